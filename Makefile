@@ -1,0 +1,44 @@
+# Every target sets up what it needs. Python 3.11 or newer is all that must be there before.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CONFIG ?= portico.yaml
+PORT   ?= 8088
+
+.PHONY: serve test lint format bench conformance lock clean
+
+serve: $(VENV)/.ready
+	$(BIN)/portico serve --config $(CONFIG) --port $(PORT)
+
+test: $(VENV)/.ready
+	$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready
+	$(BIN)/python -m tests.bench $(ARGS)
+
+conformance: $(VENV)/.ready
+	$(BIN)/python -m tests.conformance $(ARGS)
+
+lock: $(VENV)/.ready
+	for name in runtime dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-emit-index-url --no-emit-find-links -o requirements/$$name.txt requirements/$$name.in; done
+
+clean:
+	rm -rf $(VENV) .portico .cache
+
+$(VENV)/.ready: requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Portico needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ...")'
+	@echo "setting up $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@

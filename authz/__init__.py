@@ -1,0 +1,1 @@
+"""Who may reach the gateway. Its own package: it never imports `portico`."""

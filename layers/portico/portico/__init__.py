@@ -1,0 +1,2 @@
+"""Portico: one /mcp URL in front of everything an agent may use."""
+

@@ -1,0 +1,160 @@
+"""Puts the parts together. The only module that knows them all."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from typing import Any
+
+from authz.origins import OriginRules
+from portico.asgi import Endpoint, Receive, Scope, Send
+from portico.backends.remote import RemoteBackend
+from portico.broker import Broker
+from portico.discovery import STATUS, Discovery, Publication
+from portico.http1 import HttpClient
+from portico.protocol import versions
+from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch
+from portico.sessions import Sessions
+from portico.stores import open_store
+from portico.stores.base import Store
+
+RELOAD_S = 0.5
+SWEEP_S = 60.0
+
+log = logging.getLogger("portico")
+
+
+class Portico:
+    """A whole gateway: an ASGI application with a beginning and an end."""
+
+    def __init__(self, registry: Registry, *, loopback: bool, watch: Watch | None = None) -> None:
+        self._registry = registry
+        self._watch = watch
+        self._loopback = loopback
+        self._config_error: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._http = HttpClient()
+        self._store: Store = open_store(registry.store)
+        self._publication = Publication()
+        client = {"name": registry.gateway.name, "version": registry.gateway.version}
+        self._discovery = Discovery(self._store, self._publication, client)
+        self._broker = Broker(Sessions(self._store), self._publication)
+        self._endpoint = Endpoint(self._broker, self, self._rules(registry))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._endpoint(scope, receive, send)
+
+    async def start(self, settle_s: float = 10.0) -> None:
+        await self._apply(self._registry)
+        self._tasks = [asyncio.create_task(self._reload()), asyncio.create_task(self._sweep())]
+        await self._discovery.settled(settle_s)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self._discovery.stop()
+        await self._broker.settle()
+        self._http.close()
+        await self._store.close()
+
+    def nudge(self, name: str) -> None:
+        self._discovery.nudge(name)
+
+    def _rules(self, registry: Registry) -> OriginRules:
+        gateway = registry.gateway
+        hosts = frozenset(host.lower() for host in gateway.allowed_hosts)
+        return OriginRules(self._loopback, hosts, frozenset(gateway.allowed_origins))
+
+    async def _apply(self, registry: Registry) -> None:
+        before = {backend.name: backend for backend in self._broker.registry.backends}
+        declared = {backend.name: backend for backend in registry.backends if backend.enabled}
+        changed = {name for name, backend in declared.items() if before.get(name) != backend}
+        self._registry = self._broker.registry = registry
+        agent = f"portico/{registry.gateway.version}"
+        self._broker.backends = {
+            name: self._broker.backends[name]
+            if name in self._broker.backends and name not in changed
+            else RemoteBackend(backend, self._http, agent, registry.limits.response_bytes)
+            for name, backend in declared.items()
+        }
+        self._endpoint.rules = self._rules(registry)
+        await self._discovery.apply(registry, self._broker.backends, changed)
+
+    async def _reload(self) -> None:
+        """A change of the file is picked up; a broken file is refused whole and the old one stays."""
+        while self._watch is not None:
+            await asyncio.sleep(RELOAD_S)
+            found = self._watch.poll()
+            if isinstance(found, InvalidConfig):
+                self._config_error = str(found)
+                log.error("the configuration is not used, the old one stays:\n%s", found)
+            elif found is not None:
+                self._config_error = None
+                if found != self._registry:
+                    log.info("the configuration has changed")
+                    await self._apply(found)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self._store.sweep()
+
+    async def status(self, name: str | None) -> dict[str, Any] | None:
+        notes = {record.sort: json.loads(record.value) for record in await self._store.query(STATUS)}
+        servers = [self._server_status(backend, notes.get(backend.name)) for backend in self._registry.backends]
+        if name is not None:
+            return next((server for server in servers if server["name"] == name), None)
+        healthy = sum(server["ready"] for server in servers)
+        problems = self._publication.current.problems
+        return {
+            "servers": servers,
+            "overallValid": healthy == len(servers) and not problems,
+            "totalServers": len(servers),
+            "healthyServers": healthy,
+            "unHealthyServers": len(servers) - healthy,
+            "toolConflicts": len(problems),
+            "configError": self._config_error,
+            "timestamp": time.time(),
+        }
+
+    def _server_status(self, backend: Any, note: dict[str, Any] | None) -> dict[str, Any]:
+        note = note or {"ready": False, "message": "disabled" if not backend.enabled else "not asked yet"}
+        problem = self._publication.current.problems.get(backend.name)
+        version = note.get("version", "")
+        return {
+            "id": backend.id,
+            "name": backend.name,
+            "hostname": backend.hostname,
+            "prefix": backend.prefix,
+            "ready": bool(note["ready"]) and backend.enabled and not problem,
+            "message": problem or note.get("message", ""),
+            "lastValidated": note.get("lastValidated"),
+            "totalTools": note.get("totalTools", 0),
+            "totalPrompts": note.get("totalPrompts", 0),
+            "invalidTools": note.get("invalidTools", 0),
+            "invalidToolList": note.get("invalidToolList", []),
+            "missingCapabilities": note.get("missingCapabilities", []),
+            "protocolValidation": {
+                "isValid": version in versions.LEGACY,
+                "supportedVersion": version,
+                "expectedVersion": versions.NEWEST_LEGACY,
+            },
+            "category": list(backend.category),
+            "hint": backend.hint,
+            "tags": list(backend.tags),
+        }
+
+
+def check_references(registry: Registry) -> list[str]:
+    """Credentials that cannot be had now, for `portico check`."""
+    missing = []
+    for backend in registry.backends:
+        try:
+            if backend.credential:
+                backend.credential.resolve()
+        except UnresolvedReference as error:
+            missing.append(f"backends.{backend.name}.credential: {error}")
+    return missing

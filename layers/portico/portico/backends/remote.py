@@ -1,0 +1,222 @@
+"""An HTTP MCP server behind the gateway: opening sessions with it, sending it messages, listing what it offers."""
+
+import fnmatch
+import itertools
+import json
+from typing import Any, Final
+
+from portico.catalogue import Listing
+from portico.errors import BackendBroken, BackendRefused, BackendTimedOut, BackendUnreachable
+from portico.http1 import Exchange, Headers, HttpClient
+from portico.protocol import jsonrpc, sse, versions
+from portico.registry import Backend, UnresolvedReference
+from portico.sessions import UpstreamSession
+
+JSON: Final = (b"content-type", b"application/json")
+BOTH: Final = (b"accept", b"application/json, text/event-stream")
+STREAM: Final = (b"accept", b"text/event-stream")
+PAGES: Final = 1000
+"""More pages than this is a backend that never ends its listing."""
+
+
+class RemoteBackend:
+    def __init__(self, declared: Backend, http: HttpClient, agent: str, response_bytes: int) -> None:
+        self.declared = declared
+        self._http = http
+        self._agent = agent.encode()
+        self._limit = response_bytes
+        self._ids = itertools.count(1)
+        self._forwarded = declared.forward_headers
+        # The backend's own name for itself is the safe default: servers check their Host header.
+        own = declared.hostname_given
+        self._authority = own.encode() if own else None
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    def forwardable(self, headers: dict[str, str]) -> Headers:
+        """Those of a client's headers that this backend may see."""
+        passed = [
+            (name.encode(), value.encode("latin-1"))
+            for name, value in headers.items()
+            if any(name == rule or (rule.endswith("*") and fnmatch.fnmatch(name, rule)) for rule in self._forwarded)
+        ]
+        if self.declared.call_auth == "passthrough" and "authorization" in headers:
+            passed.append((b"authorization", headers["authorization"].encode("latin-1")))
+        return passed
+
+    def credential(self, use: str) -> Headers:
+        if self.declared.credential is None or use not in self.declared.credential_use:
+            return []
+        try:
+            value = self.declared.credential.resolve()
+        except UnresolvedReference as error:
+            raise BackendUnreachable(f"the credential of this backend cannot be had ({error})") from None
+        if any(ord(character) < 32 for character in value):
+            raise BackendUnreachable("the credential of this backend has control characters")
+        return [(b"authorization", value.encode("latin-1", "replace"))]
+
+    async def post(self, session: UpstreamSession | None, body: bytes, headers: Headers) -> Exchange:
+        lines = [JSON, BOTH, (b"user-agent", self._agent), *headers]
+        if session is not None:
+            lines.append((b"mcp-protocol-version", session.version.encode()))
+            if session.id:
+                lines.append((b"mcp-session-id", session.id.encode()))
+        return await self._open(b"POST", lines, body)
+
+    async def listen(self, session: UpstreamSession, headers: Headers, last_event_id: str = "") -> Exchange:
+        lines = [STREAM, (b"user-agent", self._agent), *headers, *_session_headers(session)]
+        if last_event_id:
+            lines.append((b"last-event-id", last_event_id.encode()))
+        return await self._open(b"GET", lines)
+
+    async def end(self, session: UpstreamSession, headers: Headers) -> None:
+        if not session.id:
+            return
+        exchange = await self._open(b"DELETE", [(b"user-agent", self._agent), *headers, *_session_headers(session)])
+        await exchange.head(5)
+        exchange.close()
+
+    async def _open(self, verb: bytes, headers: Headers, body: bytes = b"") -> Exchange:
+        ca_cert = self.declared.ca_cert.resolve() if self.declared.ca_cert else None
+        return await self._http.open(
+            verb, self.declared.url, headers, body, authority=self._authority, ca_cert=ca_cert
+        )
+
+    async def initialize(
+        self, version: str, client: dict[str, Any], capabilities: dict[str, Any], headers: Headers, seconds: float
+    ) -> tuple[UpstreamSession, dict[str, Any]]:
+        """A new upstream session, and what the backend said of itself."""
+        params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": client}
+        exchange = await self.post(None, jsonrpc.request("portico-0", "initialize", params), headers)
+        message = await self._answer(exchange, "portico-0", seconds)
+        id_ = exchange.headers.get(b"mcp-session-id", b"").decode("latin-1")
+        about = _result(message)
+        spoken = about.get("protocolVersion")
+        if spoken not in versions.LEGACY:
+            raise BackendBroken(f"unsupported protocol version {spoken!r}")
+        session = UpstreamSession(self.name, id_, spoken)
+        await self.tell(session, jsonrpc.notification("notifications/initialized"), headers, seconds)
+        return session, about
+
+    async def tell(self, session: UpstreamSession, body: bytes, headers: Headers, seconds: float) -> int:
+        """Send what has no answer (a notification, or an answer); the backend's HTTP status."""
+        exchange = await self.post(session, body, headers)
+        if not await exchange.head(seconds):
+            exchange.close()
+            raise BackendTimedOut("the backend did not answer in time")
+        if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+            exchange.close()
+        else:
+            await exchange.body(self._limit, seconds)
+            exchange.close()
+        return exchange.status
+
+    async def ask(
+        self, session: UpstreamSession, method: str, params: dict[str, Any], headers: Headers, seconds: float
+    ) -> dict[str, Any]:
+        """A request of the gateway's own; its result."""
+        id_ = f"portico-{next(self._ids)}"
+        exchange = await self.post(session, jsonrpc.request(id_, method, params), headers)
+        return _result(await self._answer(exchange, id_, seconds))
+
+    async def _answer(self, exchange: Exchange, id_: str, seconds: float) -> dict[str, Any]:
+        try:
+            if not await exchange.head(seconds):
+                raise BackendTimedOut("the backend did not answer in time")
+            if exchange.status != 200:
+                text = (await exchange.body(65536, seconds))[:200].decode("utf-8", "replace")
+                raise BackendRefused(exchange.status, f"the backend answered {exchange.status}: {text}")
+            if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+                return await self._answer_in_stream(exchange, id_, seconds)
+            return _loads(await exchange.body(self._limit, seconds))
+        finally:
+            exchange.close()
+
+    async def _answer_in_stream(self, exchange: Exchange, id_: str, seconds: float) -> dict[str, Any]:
+        decoder = sse.Decoder(self._limit)
+        while chunk := await exchange.chunk(seconds):
+            for frame in decoder.feed(chunk):
+                message = _loads(frame.data) if frame.data else {}
+                if message.get("id") == id_ and "method" not in message:
+                    return message
+        raise BackendBroken("the backend ended its stream without an answer")
+
+    async def offers(self, session: UpstreamSession, about: dict[str, Any], headers: Headers, seconds: float) -> Listing:
+        """Everything it lists, page after page."""
+        capabilities = about.get("capabilities") or {}
+        found: dict[str, list[dict[str, Any]]] = {}
+        for method, key, capability in (
+            ("tools/list", "tools", "tools"),
+            ("prompts/list", "prompts", "prompts"),
+            ("resources/list", "resources", "resources"),
+            ("resources/templates/list", "resourceTemplates", "resources"),
+        ):
+            found[key] = await self.pages(session, method, key, headers, seconds) if capability in capabilities else []
+        named = [item for item in found["prompts"] if isinstance(item.get("name"), str)]
+        addressed = [item for item in found["resources"] if isinstance(item.get("uri"), str)]
+        templates = [item for item in found["resourceTemplates"] if isinstance(item.get("uriTemplate"), str)]
+        instructions = about.get("instructions")
+        return Listing(
+            self.name,
+            self.declared.prefix,
+            found["tools"],
+            named,
+            addressed,
+            templates,
+            capabilities,
+            instructions if isinstance(instructions, str) else "",
+            session.version,
+        )
+
+    async def pages(
+        self, session: UpstreamSession, method: str, key: str, headers: Headers, seconds: float
+    ) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        params: dict[str, Any] = {}
+        for _ in range(PAGES):
+            try:
+                result = await self.ask(session, method, params, headers, seconds)
+            except MethodUnknown:
+                return items
+            page = result.get(key)
+            if not isinstance(page, list):
+                raise BackendBroken(f"{method} answered without {key}")
+            items += [item for item in page if isinstance(item, dict)]
+            if not result.get("nextCursor"):
+                return items
+            params = {"cursor": result["nextCursor"]}
+        raise BackendBroken(f"{method} does not end after {PAGES} pages")
+
+
+class MethodUnknown(BackendBroken):
+    pass
+
+
+def _session_headers(session: UpstreamSession) -> Headers:
+    lines = [(b"mcp-protocol-version", session.version.encode())]
+    if session.id:
+        lines.append((b"mcp-session-id", session.id.encode()))
+    return lines
+
+
+def _loads(body: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BackendBroken("the backend sent what is not JSON") from None
+    if not isinstance(message, dict):
+        raise BackendBroken("the backend sent what is not a JSON-RPC message")
+    return message
+
+
+def _result(message: dict[str, Any]) -> dict[str, Any]:
+    error = message.get("error")
+    if isinstance(error, dict):
+        kind = MethodUnknown if error.get("code") == jsonrpc.METHOD_NOT_FOUND else BackendBroken
+        raise kind(f"the backend answered with the error {error.get('code')}: {error.get('message')}")
+    result = message.get("result")
+    if not isinstance(result, dict):
+        raise BackendBroken("the backend answered without a result")
+    return result

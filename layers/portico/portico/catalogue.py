@@ -1,0 +1,167 @@
+"""Merged listings: what is offered, under which name, by whom. Pure, built anew whenever a listing changes.
+
+Answers to list requests are bytes, made once per catalogue.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from portico.protocol import names
+from portico.protocol.jsonrpc import dumps
+
+LISTS: Final = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+"""Method to the name of its listing."""
+
+CHANGE_NOTICES: Final = {
+    "tools": "notifications/tools/list_changed",
+    "prompts": "notifications/prompts/list_changed",
+    "resources": "notifications/resources/list_changed",
+}
+
+Definition = dict[str, Any]
+_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one backend offers, as it said so itself."""
+
+    backend: str
+    prefix: str
+    tools: list[Definition] = field(default_factory=list)
+    prompts: list[Definition] = field(default_factory=list)
+    resources: list[Definition] = field(default_factory=list)
+    templates: list[Definition] = field(default_factory=list)
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    instructions: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    backend: str
+    upstream_name: str
+    annotations: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    tools: Mapping[str, Entry]
+    prompts: Mapping[str, Entry]
+    resources: Mapping[str, str]
+    """Address to backend."""
+    templates: tuple[tuple[re.Pattern[str], str, str], ...]
+    """Pattern, template, backend."""
+    definitions: Mapping[str, list[Definition]]
+    """Per listing name, as exposed."""
+    capabilities: Mapping[str, Mapping[str, Any]]
+    instructions: str
+    problems: Mapping[str, str]
+    """Per backend, what of it was refused and why."""
+
+    def tool(self, name: str) -> Entry | None:
+        return self.tools.get(name) or self.tools.get(names.joined(name))
+
+    def owner(self, uri: str) -> str | None:
+        """Exact listing first, then template."""
+        exact = self.resources.get(uri)
+        if exact:
+            return exact
+        return next(
+            (backend for pattern, template, backend in self.templates if uri == template or pattern.fullmatch(uri)),
+            None,
+        )
+
+    def offers(self, capability: str) -> bool:
+        return any(capability in own for own in self.capabilities.values())
+
+    @cached_property
+    def answers(self) -> dict[str, bytes]:
+        """Per listing name, the whole result as bytes."""
+        return {name: dumps({name: items}).encode() for name, items in self.definitions.items()}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Per kind of change notice."""
+        resources = self.answers["resources"] + self.answers["resourceTemplates"]
+        parts = {"tools": self.answers["tools"], "prompts": self.answers["prompts"], "resources": resources}
+        return {name: hashlib.sha256(part).hexdigest()[:12] for name, part in parts.items()}
+
+
+def merge(listings: Iterable[Listing]) -> Catalogue:
+    """In the order of the registry: on a clash the earlier backend keeps the name."""
+    tools: dict[str, Entry] = {}
+    prompts: dict[str, Entry] = {}
+    resources: dict[str, str] = {}
+    templates: dict[str, str] = {}
+    shown: dict[str, list[Definition]] = {name: [] for name in LISTS.values()}
+    problems: dict[str, str] = {}
+    capabilities: dict[str, Mapping[str, Any]] = {}
+    texts = []
+    for listing in listings:
+        capabilities[listing.backend] = listing.capabilities
+        if listing.instructions:
+            texts.append(f"## {listing.backend}\n{listing.instructions}")
+        notes = [
+            _add_named(listing, listing.tools, "tool", tools, shown["tools"]),
+            _add_named(listing, listing.prompts, "prompt", prompts, shown["prompts"]),
+            _add_addressed(listing, listing.resources, "uri", resources, shown["resources"]),
+            _add_addressed(listing, listing.templates, "uriTemplate", templates, shown["resourceTemplates"]),
+        ]
+        if any(notes):
+            problems[listing.backend] = "; ".join(filter(None, notes))
+    patterns = tuple((names.template_pattern(text), text, backend) for text, backend in templates.items())
+    return Catalogue(tools, prompts, resources, patterns, shown, capabilities, "\n\n".join(texts), problems)
+
+
+def _add_named(
+    listing: Listing, definitions: list[Definition], kind: str, entries: dict[str, Entry], shown: list[Definition]
+) -> str:
+    named = {names.expose(listing.prefix, item["name"]): item for item in definitions}
+    clashes = [name for name in named if name in entries]
+    if clashes:
+        return f"conflicting {kind}s discovered. conflicting {kind} names [{', '.join(clashes)}]"
+    for name, item in named.items():
+        entries[name] = Entry(listing.backend, item["name"], item.get("annotations") or {})
+        shown.append({**item, "name": name})
+    return ""
+
+
+def _add_addressed(
+    listing: Listing, definitions: list[Definition], key: str, owners: dict[str, str], shown: list[Definition]
+) -> str:
+    clashes = []
+    for item in definitions:
+        if item[key] in owners:
+            clashes.append(item[key])
+        else:
+            owners[item[key]] = listing.backend
+            shown.append(item)
+    return f"conflicting resources discovered. conflicting addresses [{', '.join(clashes)}]" if clashes else ""
+
+
+def tool_problem(tool: Any) -> str | None:
+    """Why this is no tool definition, or None."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
+        return "no name"
+    schema = tool.get("inputSchema")
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return "inputSchema is not an object schema"
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict):
+        return "inputSchema.properties is not an object"
+    for name, inner in properties.items():
+        kinds = inner.get("type", []) if isinstance(inner, dict) else []
+        for kind in [kinds] if isinstance(kinds, str) else kinds:
+            if kind not in _TYPES:
+                return f"property {name!r} has the unknown type {kind!r}"
+    return None

@@ -1,0 +1,5 @@
+"""The `portico` command."""
+
+from portico.cli.commands import main
+
+__all__ = ["main"]

@@ -1,0 +1,5 @@
+import sys
+
+from portico.cli.commands import main
+
+sys.exit(main())

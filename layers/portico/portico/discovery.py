@@ -1,0 +1,285 @@
+"""Lists backends, watches them for changes, publishes what they offer.
+
+One watcher per backend. Of several gateway processes on one store, the one that holds a backend's lease watches it;
+all of them follow the listings in the store.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+import uuid
+from dataclasses import asdict
+from typing import Any, Final
+
+from portico.backends.remote import RemoteBackend
+from portico.catalogue import Catalogue, Listing, merge, tool_problem
+from portico.errors import BackendBroken, BackendError
+from portico.protocol import sse, versions
+from portico.protocol.jsonrpc import dumps, result
+from portico.registry import Registry
+from portico.sessions import UpstreamSession
+from portico.stores.base import ABSENT, Conflict, Store
+
+LISTING: Final = "LISTING"
+STATUS: Final = "STATUS"
+LEASE: Final = "LEASE"
+LEASE_S: Final = 6.0
+
+log = logging.getLogger("portico.discovery")
+
+
+class Publication:
+    """The catalogue in force, and a way to wait for the next one."""
+
+    def __init__(self) -> None:
+        self.current: Catalogue = merge([])
+        self._changed = asyncio.Event()
+
+    def publish(self, catalogue: Catalogue) -> None:
+        self.current = catalogue
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def next(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+
+class Discovery:
+    def __init__(self, store: Store, publication: Publication, client: dict[str, Any]) -> None:
+        self._store = store
+        self._publication = publication
+        self._client = client
+        self._registry = Registry()
+        self._holder = uuid.uuid4().hex
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._nudges: dict[str, asyncio.Event] = {}
+        self._seen: dict[str, str] | None = None
+        self._follower: asyncio.Task[None] | None = None
+
+    async def apply(self, registry: Registry, backends: dict[str, RemoteBackend], changed: set[str]) -> None:
+        """Watch what the registry declares: only backends that are new, changed or gone are touched."""
+        self._registry = registry
+        for name in [name for name in self._watchers if name not in backends or name in changed]:
+            await _stop(self._watchers.pop(name))
+        for name in set(await self._store.versions(LISTING)) - set(backends):
+            await self._forget(name)
+        for name, backend in backends.items():
+            if name not in self._watchers:
+                self._nudges[name] = asyncio.Event()
+                self._watchers[name] = asyncio.create_task(self._watch(backend), name=f"watch {name}")
+        if self._follower is None:
+            self._follower = asyncio.create_task(self._follow(), name="follow listings")
+        self._seen = None
+        await self.refresh()
+
+    async def settled(self, seconds: float) -> None:
+        """Wait until every backend has been asked once."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if set(self._watchers) <= set(await self._store.versions(STATUS)):
+                break
+            await asyncio.sleep(0.05)
+        await self.refresh()
+
+    def nudge(self, name: str) -> None:
+        """Somebody heard that this backend's listing has changed."""
+        if name in self._nudges:
+            self._nudges[name].set()
+
+    async def stop(self) -> None:
+        for task in [*self._watchers.values(), *([self._follower] if self._follower else [])]:
+            await _stop(task)
+        for name in self._watchers:
+            lease = await self._store.get(LEASE, name)
+            if lease and lease.value == self._holder.encode():
+                with contextlib.suppress(Conflict):
+                    await self._store.delete(LEASE, name, expect=lease.version)
+
+    # Following what is in the store
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(self._store.poll_s)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Publish a new catalogue if a listing has changed."""
+        versions_now = await self._store.versions(LISTING)
+        if versions_now == self._seen:
+            return
+        self._seen = versions_now
+        records = {record.sort: record for record in await self._store.query(LISTING)}
+        listings = []
+        for backend in self._registry.backends:
+            record = records.get(backend.name)
+            if record and backend.enabled:
+                listing = Listing(**json.loads(record.value))
+                if listing.prefix == backend.prefix:
+                    listings.append(listing)
+        catalogue = merge(listings)
+        self._publication.publish(catalogue)
+
+    # Watching one backend
+
+    async def _watch(self, backend: RemoteBackend) -> None:
+        failures = 0
+        pause = 1.0
+        rules = self._registry.discovery
+        while True:
+            if not await self._hold_lease(backend.name):
+                await asyncio.sleep(min(LEASE_S / 3, rules.interval_s))
+                continue
+            try:
+                await self._attend(backend)
+            except BackendError as error:
+                failures += 1
+                await self._failed(backend, failures, str(error))
+            else:
+                failures = 0
+            pause = min(pause * 2, rules.interval_s) if failures else min(1.0, rules.interval_s)
+            await self._rest(backend.name, pause)
+
+    async def _attend(self, backend: RemoteBackend) -> None:
+        """Open a session, list, then listen and list again until something breaks."""
+        rules = self._registry.discovery
+        headers = backend.credential("discovery")
+        session, about = await backend.initialize(
+            versions.NEWEST_LEGACY, self._client, {}, headers, rules.timeout_s
+        )
+        if "tools" not in (about.get("capabilities") or {}):
+            raise MissingCapabilities(["tools"])
+        listener = asyncio.create_task(self._listen(backend, session))
+        try:
+            while True:
+                listing = await backend.offers(session, about, headers, rules.timeout_s)
+                await self._publish(backend, listing)
+                await self._rest(backend.name, rules.interval_s)
+        finally:
+            await _stop(listener)
+            with contextlib.suppress(BackendError):
+                await asyncio.shield(backend.end(session, headers))
+
+    async def _rest(self, name: str, seconds: float) -> None:
+        """Until the next look, keeping the lease; a nudge ends it early."""
+        nudge = self._nudges[name]
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and not nudge.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, LEASE_S / 3)):
+                    await nudge.wait()
+            await self._hold_lease(name)
+        nudge.clear()
+
+    async def _listen(self, backend: RemoteBackend, session: UpstreamSession) -> None:
+        """The backend's own stream: a change of its listings ends a rest, a ping is answered."""
+        last_event_id, pause = "", 1.0
+        while True:
+            try:
+                exchange = await backend.listen(session, backend.credential("discovery"), last_event_id)
+                try:
+                    if not await exchange.head(10) or exchange.status != 200:
+                        return
+                    pause = 1.0
+                    decoder = sse.Decoder(1 << 22)
+                    while (chunk := await exchange.chunk(3600)) != b"":
+                        for frame in decoder.feed(chunk or b""):
+                            last_event_id = frame.id or last_event_id
+                            await self._heard(backend, session, frame.data)
+                finally:
+                    exchange.close()
+            except (BackendError, sse.FrameTooLarge) as error:
+                log.debug("stream of %s broke: %s", backend.name, error)
+            self.nudge(backend.name)
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, self._registry.discovery.interval_s)
+
+    async def _heard(self, backend: RemoteBackend, session: UpstreamSession, data: bytes) -> None:
+        try:
+            message = json.loads(data) if data else {}
+        except ValueError:
+            return
+        method = message.get("method", "") if isinstance(message, dict) else ""
+        if method.endswith("/list_changed"):
+            self.nudge(backend.name)
+        elif method == "ping" and "id" in message:
+            await backend.tell(session, result(message["id"], {}), backend.credential("discovery"), 10)
+
+    # Writing down what was found
+
+    async def _hold_lease(self, name: str) -> bool:
+        lease = await self._store.get(LEASE, name)
+        if lease and lease.value != self._holder.encode():
+            return False
+        try:
+            await self._store.put(
+                LEASE,
+                name,
+                self._holder.encode(),
+                expect=lease.version if lease else ABSENT,
+                expires_at=time.time() + LEASE_S,
+            )
+        except Conflict:
+            return False
+        return True
+
+    async def _publish(self, backend: RemoteBackend, listing: Listing) -> None:
+        invalid = [
+            {"name": str(tool.get("name", "")), "reason": problem}
+            for tool in listing.tools
+            if (problem := tool_problem(tool))
+        ]
+        if invalid and self._registry.discovery.invalid_tools == "reject":
+            raise InvalidTools(invalid)
+        good = [tool for tool in listing.tools if not tool_problem(tool)]
+        value = dumps({**asdict(listing), "tools": good}).encode()
+        before = await self._store.get(LISTING, backend.name)
+        if before is None or before.value != value:
+            await self._store.put(LISTING, backend.name, value)
+            await self.refresh()
+        status = {
+            "ready": True,
+            "message": "",
+            "totalTools": len(good),
+            "totalPrompts": len(listing.prompts),
+            "invalidTools": len(invalid),
+            "invalidToolList": invalid,
+            "version": listing.version,
+        }
+        await self._note(backend.name, status)
+
+    async def _failed(self, backend: RemoteBackend, failures: int, message: str) -> None:
+        log.warning("backend %s: %s", backend.name, message)
+        permanent = isinstance(message, str) and "unsupported protocol version" in message
+        if permanent or failures >= self._registry.discovery.drop_after_failures:
+            await self._store.delete(LISTING, backend.name)
+            await self.refresh()
+        await self._note(backend.name, {"ready": False, "message": message, "failures": failures})
+
+    async def _note(self, name: str, status: dict[str, Any]) -> None:
+        await self._store.put(STATUS, name, dumps({**status, "lastValidated": time.time()}).encode())
+
+    async def _forget(self, name: str) -> None:
+        await self._store.delete(LISTING, name)
+        await self._store.delete(STATUS, name)
+
+
+class MissingCapabilities(BackendBroken):
+    def __init__(self, missing: list[str]) -> None:
+        super().__init__(f"the backend lacks capabilities: {', '.join(missing)}")
+        self.missing = missing
+
+
+class InvalidTools(BackendBroken):
+    def __init__(self, invalid: list[dict[str, str]]) -> None:
+        names = ", ".join(item["name"] or "(no name)" for item in invalid)
+        super().__init__(f"invalid tool definitions: {names}")
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

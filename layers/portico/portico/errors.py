@@ -1,0 +1,65 @@
+"""Who erred: the client, a backend, or the gateway itself.
+
+    PorticoError
+    ├── BackendError            the backend's fault
+    │   ├── BackendUnreachable  503
+    │   ├── BackendTimedOut     504
+    │   ├── BackendBroken       502  answered something that is not MCP
+    │   └── BackendRefused      its own status: it answered with an HTTP error
+    └── OperatorError           a setting cannot be used
+
+A client's fault is no exception but a value: `protocol.jsonrpc.Rejection`.
+"""
+
+from typing import ClassVar
+
+from portico.protocol.jsonrpc import BACKEND_FAILED, BACKEND_TIMED_OUT, Id, Rejection
+
+
+class PorticoError(Exception):
+    pass
+
+
+class OperatorError(PorticoError):
+    pass
+
+
+class BackendError(PorticoError):
+    """`str(error)` says what happened and is fit to be shown to the client."""
+
+    status: ClassVar[int] = 502
+    code: ClassVar[int] = BACKEND_FAILED
+
+    def rejection(self, backend: str, id_: Id) -> Rejection:
+        return Rejection(self.http_status, self.code, str(self), {"backend": backend}, id_)
+
+    @property
+    def http_status(self) -> int:
+        return self.status
+
+
+class BackendUnreachable(BackendError):
+    status = 503
+
+
+class BackendTimedOut(BackendError):
+    status = 504
+    code = BACKEND_TIMED_OUT
+
+
+class BackendBroken(BackendError):
+    status = 502
+
+
+class BackendRefused(BackendError):
+    """The backend's own status goes on to the client, but for those that would be read as the gateway's own word:
+    404 would tell the client that its session has ended, and a 5xx or a redirect is the backend's trouble."""
+
+    def __init__(self, upstream_status: int, text: str) -> None:
+        super().__init__(text)
+        self.upstream_status = upstream_status
+
+    @property
+    def http_status(self) -> int:
+        own = self.upstream_status
+        return own if 400 <= own < 500 and own not in (404, 405, 406, 415) else 502

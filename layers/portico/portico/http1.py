@@ -1,0 +1,284 @@
+"""An HTTP/1.1 client for the hot path: pooled keep-alive connections, nothing parsed in Python, streams as they come.
+
+Chosen by measuring (`python -m tests.bench.candidates`). It follows no redirects, uses no proxy, keeps no cookies:
+a gateway should do none of these behind its operator's back.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+import httptools
+
+from portico.errors import BackendBroken, BackendTimedOut, BackendUnreachable
+
+IDLE_S: Final = 4.0
+"""Servers close idle connections after five seconds at the earliest; ours are given up before, since a request that
+crosses the server's closing of its connection is lost and may not be safe to send again."""
+
+CONNECT_S: Final = 10.0
+MAX_HEADERS: Final = 256
+MAX_HEADER_BYTES: Final = 65536
+HIGH_WATER: Final = 1 << 20
+
+Headers = list[tuple[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a URL points, taken apart once."""
+
+    host: str
+    port: int
+    tls: bool
+    authority: bytes
+    path: bytes
+
+
+@lru_cache(maxsize=1024)
+def address(url: str) -> Address:
+    parts = urlsplit(url)
+    tls = parts.scheme == "https"
+    host = parts.hostname or ""
+    port = parts.port or (443 if tls else 80)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    authority = parts.netloc.rpartition("@")[2]
+    return Address(host, port, tls, authority.encode("idna" if not authority.isascii() else "ascii"), path.encode())
+
+
+class Exchange(asyncio.Protocol):
+    """One connection and the request under way on it.
+
+    Idle or busy; while busy: head awaited, then body chunks, then done. `close()` gives the connection back to the
+    pool when the answer was read to its end, and cuts it otherwise.
+    """
+
+    def __init__(self, pool: deque["Exchange"]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pool = pool
+        self._transport: asyncio.Transport
+        self._waiter: asyncio.Future[bool] | None = None
+        self._lost = False
+        self.idle_since = 0.0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._chunks: deque[bytes] = deque()
+        self._buffered = 0
+        self._header_bytes = 0
+        self._paused = False
+        self._failure: str | None = None
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.complete = False
+
+    # What the transport and the parser call
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]  # a stream transport, as asked for
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail("the backend wants to switch protocols")
+        except httptools.HttpParserError as error:
+            self._fail(f"the backend sent what is not HTTP ({error})")
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        if not self.complete:
+            if self.status and b"content-length" not in self.headers and b"transfer-encoding" not in self.headers:
+                self.complete = True  # an answer that ends with its connection
+            else:
+                self._failure = self._failure or "the backend closed the connection before its answer was complete"
+        self._wake()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_bytes += len(name) + len(value)
+        if len(self.headers) >= MAX_HEADERS or self._header_bytes > MAX_HEADER_BYTES:
+            raise httptools.HttpParserCallbackError("too many headers")
+        self.headers[name.lower()] = value.strip()
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self.status = status
+        else:
+            self.headers.clear()
+
+    def on_body(self, body: bytes) -> None:
+        self._chunks.append(body)
+        self._buffered += len(body)
+        if self._buffered > HIGH_WATER and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        if self.status:
+            self.complete = True
+
+    def _fail(self, reason: str) -> None:
+        self._failure = reason
+        self._transport.abort()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(True)
+
+    # What the client of an exchange calls
+
+    def send(self, request: bytes) -> None:
+        self._reset()
+        self._transport.write(request)
+
+    async def _news(self, seconds: float) -> bool:
+        """Wait until something arrives, or False when `seconds` have passed."""
+        self._waiter = waiter = self._loop.create_future()
+        timer = self._loop.call_later(seconds, _give_up, waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    async def head(self, seconds: float) -> bool:
+        """Whether status and headers came in time. May be asked again."""
+        while not self.status:
+            self._raise_failure()
+            if not await self._news(seconds):
+                return False
+        return True
+
+    async def chunk(self, seconds: float) -> bytes | None:
+        """The next piece of the body, empty at its end, None when `seconds` have passed without one."""
+        while True:
+            if self._chunks:
+                piece = b"".join(self._chunks)
+                self._chunks.clear()
+                self._buffered = 0
+                if self._paused and not self._lost:
+                    self._paused = False
+                    self._transport.resume_reading()
+                return piece
+            if self.complete:
+                return b""
+            self._raise_failure()
+            if not await self._news(seconds):
+                return None
+
+    async def body(self, limit: int, seconds: float) -> bytes:
+        """The whole body; BackendBroken when it is longer than `limit`."""
+        pieces: list[bytes] = []
+        size = 0
+        while piece := await self.chunk(seconds):
+            size += len(piece)
+            if size > limit:
+                self.close()
+                raise BackendBroken(f"the backend's answer is larger than {limit} bytes")
+            pieces.append(piece)
+        if piece is None:
+            self.close()
+            raise BackendTimedOut("the backend stopped in the middle of its answer")
+        return b"".join(pieces)
+
+    def _raise_failure(self) -> None:
+        if self._failure:
+            raise BackendBroken(self._failure)
+
+    @property
+    def reusable(self) -> bool:
+        return not self._lost and not self._transport.is_closing()
+
+    def close(self) -> None:
+        if self._lost:
+            return
+        if self.complete and not self._chunks and self.headers.get(b"connection", b"").lower() != b"close":
+            if self.idle_since == 0.0:
+                self.idle_since = self._loop.time()
+                self._pool.append(self)
+        else:
+            self._transport.abort()
+
+
+def _give_up(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
+
+
+class HttpClient:
+    """Connections by where they lead. One per process and event loop."""
+
+    def __init__(self) -> None:
+        self._pools: dict[tuple[str, int, str | None], deque[Exchange]] = {}
+        self._contexts: dict[str, ssl.SSLContext] = {}
+
+    async def open(
+        self,
+        verb: bytes,
+        url: str,
+        headers: Headers,
+        body: bytes = b"",
+        *,
+        authority: bytes | None = None,
+        ca_cert: str | None = None,
+    ) -> Exchange:
+        """Send a request; the answer is read from the exchange. The caller closes it."""
+        to = address(url)
+        exchange = self._idle(to, ca_cert) or await self._connect(to, ca_cert)
+        lines = [verb + b" " + to.path + b" HTTP/1.1\r\nhost: " + (authority or to.authority)]
+        lines += [name + b": " + value for name, value in headers]
+        if body or verb == b"POST":
+            lines.append(b"content-length: %d" % len(body))
+        exchange.send(b"\r\n".join(lines) + b"\r\n\r\n" + body)
+        return exchange
+
+    def _idle(self, to: Address, ca_cert: str | None) -> Exchange | None:
+        pool = self._pools.get((to.host, to.port, ca_cert if to.tls else None))
+        now = asyncio.get_running_loop().time()
+        while pool:
+            exchange = pool.pop()
+            fresh = now - exchange.idle_since < IDLE_S
+            exchange.idle_since = 0.0
+            if exchange.reusable and fresh:
+                return exchange
+            exchange._transport.abort()  # noqa: SLF001 - the pool and its exchanges are one thing
+        return None
+
+    async def _connect(self, to: Address, ca_cert: str | None) -> Exchange:
+        pool = self._pools.setdefault((to.host, to.port, ca_cert if to.tls else None), deque(maxlen=256))
+        context = self._context(ca_cert) if to.tls else None
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, exchange = await asyncio.get_running_loop().create_connection(
+                    lambda: Exchange(pool), to.host, to.port, ssl=context
+                )
+        except TimeoutError:
+            raise BackendUnreachable("the backend did not accept a connection in time") from None
+        except (OSError, ssl.SSLError, UnicodeError) as error:
+            raise BackendUnreachable(f"the backend cannot be reached ({_short(error)})") from None
+        return exchange
+
+    def _context(self, ca_cert: str | None) -> ssl.SSLContext:
+        key = ca_cert or ""
+        if key not in self._contexts:
+            try:
+                self._contexts[key] = ssl.create_default_context(cadata=ca_cert)
+            except ssl.SSLError as error:
+                raise BackendUnreachable(f"the CA certificate cannot be used ({_short(error)})") from None
+        return self._contexts[key]
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            while pool:
+                pool.pop()._transport.abort()  # noqa: SLF001 - as above
+
+
+def _short(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

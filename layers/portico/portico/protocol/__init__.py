@@ -1,0 +1,1 @@
+"""MCP as it is on the wire: values in, values out. No I/O, no clock, no environment."""

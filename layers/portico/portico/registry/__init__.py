@@ -1,0 +1,38 @@
+"""What operators declared, validated. Reads files, and nothing else; resolves no secret until asked."""
+
+from portico.registry.headers import NEVER_FORWARDED
+from portico.registry.load import load, parse
+from portico.registry.model import (
+    DEFAULT_FORWARD_HEADERS,
+    Backend,
+    Compat,
+    DiscoveryRules,
+    Gateway,
+    Limits,
+    Registry,
+    VirtualServer,
+)
+from portico.registry.problems import InvalidConfig, Problem
+from portico.registry.reference import Reference, UnresolvedReference
+from portico.registry.watch import Changes, Watch, changes
+
+__all__ = [
+    "DEFAULT_FORWARD_HEADERS",
+    "NEVER_FORWARDED",
+    "Backend",
+    "Changes",
+    "Compat",
+    "DiscoveryRules",
+    "Gateway",
+    "InvalidConfig",
+    "Limits",
+    "Problem",
+    "Reference",
+    "Registry",
+    "UnresolvedReference",
+    "VirtualServer",
+    "Watch",
+    "changes",
+    "load",
+    "parse",
+]

@@ -1,0 +1,149 @@
+"""Request + catalogue -> Decision. Pure: only the broker touches sessions, stores and backends."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from portico.catalogue import LISTS, Catalogue, Entry
+from portico.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Member, Message, Rejection
+from portico.protocol.jsonrpc import members as read_members
+from portico.protocol.tickets import redeem_ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The broker answers by itself."""
+
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """One backend answers."""
+
+    backend: str
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Every backend that this session has an upstream session with is told."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    rejection: Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTool:
+    """Refused in the form that the client's version knows."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """A notification that concerns nobody behind the gateway."""
+
+
+Decision = Answer | Forward | Spread | Refuse | UnknownTool | Ignore
+NameKind = Literal["tool", "prompt"]
+
+OWN: Final = frozenset({"initialize", "ping", "logging/setLevel", *LISTS})
+
+
+def route(message: Message, catalogue: Catalogue, session_id: str, now: float) -> Decision:
+    if message.kind == "response":
+        return _route_answer(message, message.top["id"], session_id, now)
+    if message.kind == "notification":
+        return _route_notification(message, session_id, now)
+    method = message.method
+    if method in OWN:
+        return Answer(method)
+    if method == "tools/call":
+        return _route_name(message, catalogue, "tool")
+    if method == "prompts/get":
+        return _route_name(message, catalogue, "prompt")
+    if method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
+        return _route_address(message, catalogue, message.param("uri"))
+    if method == "completion/complete":
+        return _route_completion(message, catalogue)
+    return Refuse(Rejection(200, METHOD_NOT_FOUND, f"Method not found: {method}", id=message.id))
+
+
+def _route_name(message: Message, catalogue: Catalogue, kind: NameKind) -> Decision:
+    member = message.params.get("name")
+    if member is None or not isinstance(member.value, str) or not member.value:
+        return Refuse(Rejection(400, INVALID_PARAMS, f"no {kind} name set", id=message.id))
+    name: str = member.value
+    entry = catalogue.tool(name) if kind == "tool" else catalogue.prompts.get(name)
+    if entry is None:
+        if kind == "tool":
+            return UnknownTool(name)
+        return Refuse(Rejection(200, INVALID_PARAMS, f"Unknown prompt: {name}", id=message.id))
+    headers = _name_headers(kind, entry)
+    return Forward(entry.backend, _renamed(message, member, entry.upstream_name), headers)
+
+
+def _renamed(message: Message, member: Member, upstream_name: str) -> bytes:
+    if member.value == upstream_name:
+        return message.text.encode()
+    return message.splice(member, upstream_name).encode()
+
+
+def _name_headers(kind: NameKind, entry: Entry) -> dict[str, str]:
+    if kind == "prompt":
+        return {"x-mcp-promptname": entry.upstream_name}
+    return {
+        "x-mcp-tool": entry.upstream_name,
+        "x-mcp-toolname": entry.upstream_name,
+        "x-mcp-annotation-hints": annotation_hints(entry.annotations),
+    }
+
+
+def annotation_hints(annotations: Any) -> str:
+    def said(name: str) -> str:
+        value = annotations.get(f"{name}Hint")
+        return str(value).lower() if isinstance(value, bool) else "unspecified"
+
+    return ",".join(f"{name}={said(name)}" for name in ("readOnly", "destructive", "idempotent", "openWorld"))
+
+
+def _route_address(message: Message, catalogue: Catalogue, uri: object) -> Decision:
+    if not isinstance(uri, str) or not uri:
+        return Refuse(Rejection(400, INVALID_PARAMS, "no resource uri set", id=message.id))
+    backend = catalogue.owner(uri)
+    if backend is None:
+        return Refuse(Rejection(200, RESOURCE_NOT_FOUND, "Resource not found", {"uri": uri}, message.id))
+    return Forward(backend, message.text.encode(), {"x-mcp-resourceuri": uri})
+
+
+def _route_completion(message: Message, catalogue: Catalogue) -> Decision:
+    reference = message.params.get("ref")
+    if reference is None or not isinstance(reference.value, dict):
+        return Refuse(Rejection(400, INVALID_PARAMS, "no ref set", id=message.id))
+    if reference.value.get("type") == "ref/resource":
+        return _route_address(message, catalogue, reference.value.get("uri"))
+    member = read_members(message.text, reference.start)[0].get("name")
+    entry = catalogue.prompts.get(member.value) if member and isinstance(member.value, str) else None
+    if member is None or entry is None:
+        return Refuse(Rejection(200, INVALID_PARAMS, "Unknown prompt in ref", id=message.id))
+    return Forward(entry.backend, _renamed(message, member, entry.upstream_name), _name_headers("prompt", entry))
+
+
+def _route_notification(message: Message, session_id: str, now: float) -> Decision:
+    if message.method == "notifications/progress" and "progressToken" in message.params:
+        return _route_answer(message, message.params["progressToken"], session_id, now)
+    if message.method in ("notifications/cancelled", "notifications/roots/list_changed"):
+        return Spread(message.text.encode())
+    return Ignore()
+
+
+def _route_answer(message: Message, member: Member, session_id: str, now: float) -> Decision:
+    ticket = redeem_ticket(session_id, member.value, now)
+    if isinstance(ticket, Rejection):
+        return Refuse(ticket)
+    return Forward(ticket.backend, message.splice(member, ticket.upstream_id).encode())

@@ -1,0 +1,125 @@
+"""Gateway sessions and the upstream sessions that hang on them: rows in the store, one partition per session."""
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from portico.stores.base import ABSENT, Conflict, Record, Store
+
+_ABOUT = "ABOUT"
+_BACKEND = "BACKEND#"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSession:
+    backend: str
+    id: str
+    """Empty when the backend keeps no sessions."""
+    version: str
+    record: str = ""
+    """The record's version, for taking back just this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    version: str
+    client: dict[str, Any]
+    capabilities: dict[str, Any]
+    expires_at: float | None
+    level: str | None = None
+    subscriptions: dict[str, str] = field(default_factory=dict)
+    """Address to backend."""
+    upstream: dict[str, UpstreamSession] = field(default_factory=dict)
+    record: str = ""
+
+
+class Sessions:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def begin(self, version: str, client: dict[str, Any], capabilities: dict[str, Any], ttl_s: float) -> Session:
+        expires_at = self._clock() + ttl_s if ttl_s else None
+        session = Session(str(uuid.uuid4()), version, client, capabilities, expires_at)
+        await self._store.put(_partition(session.id), _ABOUT, _pack(session), expect=ABSENT, expires_at=expires_at)
+        return session
+
+    async def find(self, id_: str) -> Session | None:
+        """One read: the session and all its upstream sessions."""
+        about: Record | None = None
+        upstream: dict[str, UpstreamSession] = {}
+        for record in await self._store.query(_partition(id_)):
+            if record.sort == _ABOUT:
+                about = record
+            elif record.sort.startswith(_BACKEND):
+                name = record.sort[len(_BACKEND) :]
+                fields = json.loads(record.value)
+                upstream[name] = UpstreamSession(name, fields["id"], fields["version"], record.version)
+        if about is None:
+            return None
+        return Session(id_, **json.loads(about.value), upstream=upstream, expires_at=about.expires_at, record=about.version)
+
+    async def change(
+        self, session: Session, *, level: str | None = None, subscribe: tuple[str, str | None] | None = None
+    ) -> None:
+        """Remember a log level, or a subscription (address, backend; without a backend it ends)."""
+        while True:
+            fresh = await self.find(session.id)
+            if fresh is None:
+                return
+            subscriptions = dict(fresh.subscriptions)
+            if subscribe and subscribe[1]:
+                subscriptions[subscribe[0]] = subscribe[1]
+            elif subscribe:
+                subscriptions.pop(subscribe[0], None)
+            value = _pack(fresh, level=level or fresh.level, subscriptions=subscriptions)
+            try:
+                await self._store.put(
+                    _partition(fresh.id), _ABOUT, value, expect=fresh.record, expires_at=fresh.expires_at
+                )
+            except Conflict:
+                continue
+            return
+
+    async def join(self, session: Session, upstream: UpstreamSession) -> UpstreamSession | None:
+        """Keep a new upstream session; None if another instance was first, or the session has ended meanwhile."""
+        value = json.dumps({"id": upstream.id, "version": upstream.version}).encode()
+        partition, sort = _partition(session.id), _BACKEND + upstream.backend
+        try:
+            record = await self._store.put(partition, sort, value, expect=ABSENT, expires_at=session.expires_at)
+        except Conflict:
+            return None
+        if await self._store.get(partition, _ABOUT) is None:
+            await self._store.delete(partition, sort)
+            return None
+        return UpstreamSession(upstream.backend, upstream.id, upstream.version, record.version)
+
+    async def leave(self, session: Session, upstream: UpstreamSession) -> None:
+        """Forget an upstream session that the backend has forgotten, unless somebody has replaced it already."""
+        try:
+            await self._store.delete(_partition(session.id), _BACKEND + upstream.backend, expect=upstream.record)
+        except Conflict:
+            return
+
+    async def end(self, session: Session) -> None:
+        await self._store.drop(_partition(session.id))
+
+
+def _partition(id_: str) -> str:
+    return f"SESSION#{id_}"
+
+
+def _pack(session: Session, **changes: Any) -> bytes:
+    fields = {
+        "version": session.version,
+        "client": session.client,
+        "capabilities": session.capabilities,
+        "level": session.level,
+        "subscriptions": session.subscriptions,
+        **changes,
+    }
+    return json.dumps(fields).encode()

@@ -1,0 +1,160 @@
+"""One MCP session of the load generator (2025-11-25) on one connection. Every answer is checked."""
+
+import json
+import re
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.bench.wire import Answer, Connection
+
+VERSION = "2025-11-25"
+# Ids of one width, unlike any number in a tool's schema: an answer minus its id can be compared as bytes.
+FIRST_ID = 70_000_000
+
+
+# A server may close a connection that idled while other targets had their turn, but not one in use.
+IDLE_S = 1.0
+
+
+class WrongAnswerError(Exception):
+    """The target answered, but not what the protocol or the echo tool promises."""
+
+
+# What an operation can fail with: no answer, not JSON, not of the shape the protocol promises.
+FAILURES = (OSError, TimeoutError, ValueError, LookupError, TypeError, WrongAnswerError)
+
+
+class Session:
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.host, self.port, self.path = parts.hostname or "", parts.port or 80, parts.path
+        self.connection: Connection | None = None
+        self.session_id: bytes | None = None
+        self.last_id = FIRST_ID
+        self.checked_listing = b""
+        self.used_at = 0.0
+
+    async def open(self) -> None:
+        client = {"name": "portico-bench", "version": "1"}
+        params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": client}
+        answer = await self.send("POST", self.request("initialize", params))
+        self.result(answer)
+        self.session_id = answer.headers.get(b"mcp-session-id")
+        answer = await self.send("POST", b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        if answer.status not in (200, 202, 204):
+            raise WrongAnswerError(f"notifications/initialized: HTTP {answer.status}")
+
+    async def close(self) -> None:
+        """Ends the session as far as the target lets it be ended."""
+        try:
+            if self.session_id:
+                await self.send("DELETE", b"")
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            if self.connection:
+                self.connection.close()
+
+    async def tools(self) -> list[str]:
+        """The names of all tools, following nextCursor."""
+        names: list[str] = []
+        params: dict[str, Any] | None = {}
+        while params is not None:
+            result = self.result(await self.send("POST", self.request("tools/list", params)))
+            names += [tool["name"] for tool in result["tools"]]
+            params = next_page(result)
+        return names
+
+    async def time_call(self, tool: str, text: str) -> float:
+        """Seconds from request to whole answer; checking is not timed."""
+        body = self.request("tools/call", {"name": tool, "arguments": {"text": text}})
+        started = time.perf_counter()
+        answer = await self.send("POST", body)
+        elapsed = time.perf_counter() - started
+        result = self.result(answer)
+        if result.get("isError") or not result["content"] or result["content"][0].get("text") != text:
+            raise WrongAnswerError(f"wrong echo: {str(result)[:160]}")
+        return elapsed
+
+    async def time_list(self, expected: int) -> float:
+        """Seconds for the whole list, all pages. What equals a checked answer but for its id is not parsed again."""
+        elapsed, found = 0.0, 0
+        params: dict[str, Any] | None = {}
+        while params is not None:
+            body = self.request("tools/list", params)
+            started = time.perf_counter()
+            answer = await self.send("POST", body)
+            elapsed += time.perf_counter() - started
+            if answer.status == 200 and self.without_id(answer.body) == self.checked_listing:
+                return elapsed
+            result = self.result(answer)
+            found += len(result["tools"])
+            params = next_page(result)
+        if found != expected:
+            raise WrongAnswerError(f"{found} tools listed, {expected} expected")
+        if len(result["tools"]) == expected:
+            self.checked_listing = self.without_id(answer.body)
+        return elapsed
+
+    def request(self, method: str, params: dict[str, Any]) -> bytes:
+        self.last_id += 1
+        message = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
+        return json.dumps(message, separators=(",", ":")).encode()
+
+    async def send(self, verb: str, body: bytes) -> Answer:
+        """Once again, on a new connection, if the server closed the old one for being idle."""
+        raw = self.head(verb, len(body)) + body
+        idled = time.monotonic() - self.used_at > IDLE_S
+        try:
+            if self.connection and self.connection.open:
+                try:
+                    return await self.connection.request(raw)
+                except ConnectionResetError:
+                    if not idled:
+                        raise
+            self.connection = await Connection.connect(self.host, self.port)
+            return await self.connection.request(raw)
+        finally:
+            self.used_at = time.monotonic()
+
+    def head(self, verb: str, length: int) -> bytes:
+        lines = [
+            f"{verb} {self.path} HTTP/1.1",
+            f"Host: {self.host}:{self.port}",
+            "Accept: application/json, text/event-stream",
+            "Content-Type: application/json",
+            f"Content-Length: {length}",
+        ]
+        if self.session_id:
+            lines += [f"Mcp-Session-Id: {self.session_id.decode()}", f"MCP-Protocol-Version: {VERSION}"]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def result(self, answer: Answer) -> dict[str, Any]:
+        if answer.status != 200:
+            raise WrongAnswerError(f"HTTP {answer.status}: {answer.body[:160]!r}")
+        is_stream = answer.headers.get(b"content-type", b"").startswith(b"text/event-stream")
+        messages = frames(answer.body) if is_stream else [json.loads(answer.body)]
+        message = next((each for each in messages if each.get("id") == self.last_id), None)
+        if message is None:
+            raise WrongAnswerError("no answer to this request")
+        if "result" not in message:
+            raise WrongAnswerError(f"error: {str(message.get('error'))[:160]}")
+        return message["result"]
+
+    def without_id(self, body: bytes) -> bytes:
+        return body.replace(str(self.last_id).encode(), b"", 1)
+
+
+def next_page(result: dict[str, Any]) -> dict[str, Any] | None:
+    return {"cursor": result["nextCursor"]} if result.get("nextCursor") else None
+
+
+def frames(stream: bytes) -> list[dict[str, Any]]:
+    """The messages of a finished event stream; frames without data (a priming event, a comment) are none."""
+    found = []
+    for frame in re.split(rb"\r?\n\r?\n", stream):
+        lines = [line[5:].strip() for line in frame.splitlines() if line.startswith(b"data:")]
+        if data := b"\n".join(lines):
+            found.append(json.loads(data))
+    return found

@@ -1,0 +1,187 @@
+"""Everything that can be measured, as one table: how it is installed, started, and what to know about it."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench import contextforge
+from tests.bench.install import Node, Python
+
+FASTMCP = Python("fastmcp")
+MCP_PROXY = Python("mcp-proxy")
+CONTEXTFORGE = Python("contextforge")
+SUPERGATEWAY = Node("supergateway", "supergateway", "4.0.0")
+NPM_MCP_PROXY = Node("npm-mcp-proxy", "mcp-proxy", "6.7.19")
+FASTMCP_FRONT = str(Path(__file__).with_name("fastmcp_front.py"))
+PORTICO_CONFIG = """\
+version: 1
+store: sqlite:{directory}/portico.db
+backends:
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a target runs: its port, the backends behind it, the tools each of them has, its own directory."""
+
+    port: int
+    backends: list[str]
+    fillers: int
+    directory: Path
+
+
+def no_environment(_: Place) -> dict[str, str]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Target:
+    name: str
+    title: str
+    command: Callable[[Place], list[str]]
+    note: str
+    install: Python | Node | None = None
+    environment: Callable[[Place], dict[str, str]] = no_environment
+    # Called once the port answers, with the environment the target was started with.
+    prepare: Callable[[Place, dict[str, str]], None] | None = None
+    # Finds the URL in the target's output; without it the URL is /mcp on the given port.
+    ready: str | None = None
+    aggregates: bool = False
+    # Can only front a process: its tables say so (†), for there is no HTTP on its upstream side.
+    stdio: bool = False
+
+
+def direct(place: Place) -> list[str]:
+    fillers = (place.fillers + 1) * max(len(place.backends), 1) - 1
+    return backend(place.port, fillers)
+
+
+def backend(port: int, fillers: int) -> list[str]:
+    return [sys.executable, "-m", "tests.bench.backend", "--port", str(port), "--tools", str(fillers)]
+
+
+def stdio_backend(place: Place) -> list[str]:
+    return [sys.executable, "-m", "tests.bench.stdio_backend", "--tools", str(place.fillers)]
+
+
+def portico(place: Place) -> list[str]:
+    config = place.directory / "portico.yaml"
+    lines = [f"  b{number}: {{kind: remote, url: {url}}}\n" for number, url in enumerate(place.backends)]
+    config.write_text(PORTICO_CONFIG.format(directory=place.directory) + "".join(lines))
+    return [sys.executable, "-m", "portico.cli", "serve", "--config", str(config), "--port", "0"]
+
+
+def fastmcp(place: Place) -> list[str]:
+    return [str(FASTMCP.bin / "python"), FASTMCP_FRONT, "--port", str(place.port), *place.backends]
+
+
+def fastmcp_shared(place: Place) -> list[str]:
+    return [*fastmcp(place), "--shared"]
+
+
+def mcp_proxy(place: Place) -> list[str]:
+    flags = ["--port", str(place.port), "--log-level", "WARNING"]
+    return [str(MCP_PROXY.bin / "mcp-proxy"), *flags, "--", *stdio_backend(place)]
+
+
+def contextforge_gateway(place: Place) -> list[str]:
+    return [
+        str(CONTEXTFORGE.bin / "mcpgateway"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(place.port),
+        "--no-access-log",
+    ]
+
+
+def contextforge_environment(place: Place) -> dict[str, str]:
+    return contextforge.environment(place.directory)
+
+
+def contextforge_register(place: Place, environment: dict[str, str]) -> None:
+    bearer = contextforge.token(CONTEXTFORGE.bin / "python", environment)
+    contextforge.register(place.port, bearer, place.backends)
+
+
+def supergateway(place: Place) -> list[str]:
+    flags = [
+        "--outputTransport",
+        "streamableHttp",
+        "--stateful",
+        "--logLevel",
+        "none",
+        "--port",
+        str(place.port),
+    ]
+    return [str(SUPERGATEWAY.bin / "supergateway"), "--stdio", shlex.join(stdio_backend(place)), *flags]
+
+
+def npm_mcp_proxy(place: Place) -> list[str]:
+    flags = ["--host", "127.0.0.1", "--port", str(place.port), "--server", "stream"]
+    return [str(NPM_MCP_PROXY.bin / "mcp-proxy"), *flags, "--", *stdio_backend(place)]
+
+
+TARGETS = (
+    Target("direct", "backend alone", direct, "no gateway: raw ASGI under uvicorn", aggregates=True),
+    Target(
+        "portico",
+        "**Portico**",
+        portico,
+        "routing, policy and sessions on",
+        ready=r"portico ready on (http://\S+)",
+        aggregates=True,
+    ),
+    Target(
+        "fastmcp",
+        f"FastMCP {FASTMCP.version('fastmcp')}",
+        fastmcp,
+        "create_proxy(url), as documented: a backend session per request",
+        install=FASTMCP,
+        aggregates=True,
+    ),
+    Target(
+        "fastmcp-shared",
+        f"FastMCP {FASTMCP.version('fastmcp')}, shared session",
+        fastmcp_shared,
+        "create_proxy(connected client): one backend session for all clients",
+        install=FASTMCP,
+        aggregates=True,
+    ),
+    Target(
+        "contextforge",
+        f"ContextForge {CONTEXTFORGE.version('mcp-contextforge-gateway')}",
+        contextforge_gateway,
+        "as shipped (stateless, SQLite) but without client auth and rate limit",
+        install=CONTEXTFORGE,
+        environment=contextforge_environment,
+        prepare=contextforge_register,
+        aggregates=True,
+    ),
+    Target(
+        "mcp-proxy",
+        f"mcp-proxy {MCP_PROXY.version('mcp-proxy')} (PyPI)",
+        mcp_proxy,
+        "one stdio server for all clients",
+        install=MCP_PROXY,
+        stdio=True,
+    ),
+    Target(
+        "supergateway",
+        f"supergateway {SUPERGATEWAY.pinned}",
+        supergateway,
+        "--stateful: one stdio server per client session",
+        install=SUPERGATEWAY,
+        stdio=True,
+    ),
+    Target(
+        "npm-mcp-proxy",
+        f"mcp-proxy {NPM_MCP_PROXY.pinned} (npm)",
+        npm_mcp_proxy,
+        "stateful, one stdio server for all clients",
+        install=NPM_MCP_PROXY,
+        stdio=True,
+    ),
+)
