@@ -8,7 +8,7 @@ PORT   ?= 8088
 .PHONY: serve test lint format bench conformance lock clean
 
 serve: $(VENV)/.ready
-	$(BIN)/portico serve --config $(CONFIG) --port $(PORT)
+	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
 
 test: $(VENV)/.ready
 	$(BIN)/pytest $(ARGS)

@@ -1,2 +1,1 @@
 """Portico: one /mcp URL in front of everything an agent may use."""
-

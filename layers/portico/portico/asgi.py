@@ -62,7 +62,9 @@ class Endpoint:
 
     async def _mcp(self, client: "Client") -> None:
         verb = client.scope["method"]
-        handle = {"POST": self._post, "GET": self._get, "DELETE": self._delete, "OPTIONS": self._options}.get(verb)
+        handle = {"POST": self._post, "GET": self._get, "DELETE": self._delete, "OPTIONS": self._options}.get(
+            verb
+        )
         if handle is None:
             await client.reply(Reply(405, headers=[(b"allow", b"GET, POST, DELETE")]))
             return
@@ -78,7 +80,9 @@ class Endpoint:
             return refusal(error.rejection("", None))
         except Exception:
             log.exception("a request failed")
-            return refusal(Rejection(500, INTERNAL_ERROR, "Internal error", "the gateway failed; see its log"))
+            return refusal(
+                Rejection(500, INTERNAL_ERROR, "Internal error", "the gateway failed; see its log")
+            )
 
     async def _post(self, client: "Client") -> Reply:
         refused = check_post(client.headers)
@@ -98,7 +102,9 @@ class Endpoint:
             return refusal(session)
         if isinstance(message, Batch):
             return await self._batch(message, session, client)
-        return await self._broker.carry(self._broker.decide(message, session), message, session, client.headers)
+        return await self._broker.carry(
+            self._broker.decide(message, session), message, session, client.headers
+        )
 
     async def _batch(self, batch: Batch, session: Session, client: "Client") -> Reply:
         if session.version not in versions.BATCHING:
@@ -152,7 +158,7 @@ class Endpoint:
         await self._broker.end(session, client.headers)
         return Reply(200)
 
-    async def _options(self, client: "Client") -> Reply:
+    async def _options(self, _: "Client") -> Reply:
         allow = b"content-type, accept, authorization, mcp-session-id, mcp-protocol-version, last-event-id"
         return Reply(
             204,

@@ -104,7 +104,9 @@ class Portico:
 
     async def status(self, name: str | None) -> dict[str, Any] | None:
         notes = {record.sort: json.loads(record.value) for record in await self._store.query(STATUS)}
-        servers = [self._server_status(backend, notes.get(backend.name)) for backend in self._registry.backends]
+        servers = [
+            self._server_status(backend, notes.get(backend.name)) for backend in self._registry.backends
+        ]
         if name is not None:
             return next((server for server in servers if server["name"] == name), None)
         healthy = sum(server["ready"] for server in servers)

@@ -52,7 +52,9 @@ class Broker:
     def decide(self, message: Message, session: Session) -> Decision:
         return route(message, self.publication.current, session.id, time.time())
 
-    async def carry(self, decision: Decision, message: Message, session: Session, headers: dict[str, str]) -> Reply:
+    async def carry(
+        self, decision: Decision, message: Message, session: Session, headers: dict[str, str]
+    ) -> Reply:
         match decision:
             case Forward():
                 reply = await self._forward(decision, message, session, headers)
@@ -73,7 +75,12 @@ class Broker:
         """With the session's id, and as SSE for a client that expects that."""
         wish = self.registry.compat.response
         streamed = wish == "sse" or (wish == "auto" and session.version in versions.STREAMED_ANSWERS)
-        if streamed and reply.status == 200 and reply.frames is None and accepts(headers, "text/event-stream"):
+        if (
+            streamed
+            and reply.status == 200
+            and reply.frames is None
+            and accepts(headers, "text/event-stream")
+        ):
             return Reply(200, frames=_once(sse.encode(reply.body)), session_id=session.id)
         return Reply(reply.status, reply.body, reply.frames, session.id, reply.headers)
 
@@ -117,7 +124,9 @@ class Broker:
             about["instructions"] = instructions
         return about
 
-    async def _answer(self, decision: Answer, message: Message, session: Session, headers: dict[str, str]) -> Reply:
+    async def _answer(
+        self, decision: Answer, message: Message, session: Session, headers: dict[str, str]
+    ) -> Reply:
         if decision.method in LISTS:
             return self._listing(LISTS[decision.method], message)
         if decision.method == "logging/setLevel":
@@ -143,7 +152,9 @@ class Broker:
         level = message.param("level")
         known = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
         if level not in known:
-            return refusal(Rejection(200, INVALID_PARAMS, f"level must be one of {', '.join(known)}", id=message.id))
+            return refusal(
+                Rejection(200, INVALID_PARAMS, f"level must be one of {', '.join(known)}", id=message.id)
+            )
         await self.sessions.change(session, level=level)
         able = {name for name, own in self.publication.current.capabilities.items() if "logging" in own}
         for name, upstream in session.upstream.items():
@@ -152,20 +163,29 @@ class Broker:
                     await self._level(self.backends[name], upstream, level, headers)
         return Reply(200, jsonrpc.result(message.id, {}))
 
-    async def _level(self, backend: RemoteBackend, upstream: UpstreamSession, level: str, headers: dict[str, str]) -> None:
+    async def _level(
+        self, backend: RemoteBackend, upstream: UpstreamSession, level: str, headers: dict[str, str]
+    ) -> None:
         lines = self._lines(backend, headers)
-        await backend.ask(upstream, "logging/setLevel", {"level": level}, lines, self.registry.limits.call_timeout_s)
+        await backend.ask(
+            upstream, "logging/setLevel", {"level": level}, lines, self.registry.limits.call_timeout_s
+        )
 
     def _unknown_tool(self, decision: UnknownTool, message: Message, session: Session) -> Reply:
         wish = self.registry.compat.unknown_tool
         if wish == "result" or (wish == "auto" and session.version in versions.UNKNOWN_TOOL_IS_RESULT):
             text = f"Error: Tool '{decision.name}' not found"
-            return Reply(200, jsonrpc.result(message.id, {"content": [{"type": "text", "text": text}], "isError": True}))
+            return Reply(
+                200,
+                jsonrpc.result(message.id, {"content": [{"type": "text", "text": text}], "isError": True}),
+            )
         return refusal(Rejection(200, INVALID_PARAMS, f"Unknown tool: {decision.name}", id=message.id))
 
     # What a backend answers
 
-    async def _forward(self, decision: Forward, message: Message, session: Session, headers: dict[str, str]) -> Reply:
+    async def _forward(
+        self, decision: Forward, message: Message, session: Session, headers: dict[str, str]
+    ) -> Reply:
         backend = self.backends.get(decision.backend)
         if backend is None:
             gone = BackendUnreachable("the backend is not declared any more")
@@ -182,11 +202,15 @@ class Broker:
             log.info("backend %s: %s", backend.name, error)
             return refusal(error.rejection(backend.name, message.id))
 
-    async def _deliver(self, backend: RemoteBackend, decision: Forward, session: Session, lines: Headers) -> Reply:
+    async def _deliver(
+        self, backend: RemoteBackend, decision: Forward, session: Session, lines: Headers
+    ) -> Reply:
         """The client's answer to a backend's request, or its progress."""
         upstream = session.upstream.get(backend.name)
         if upstream is None:
-            return refusal(Rejection(400, jsonrpc.INVALID_REQUEST, "no request with this id is waiting for an answer"))
+            return refusal(
+                Rejection(400, jsonrpc.INVALID_REQUEST, "no request with this id is waiting for an answer")
+            )
         status = await backend.tell(upstream, decision.body, lines, self.registry.limits.call_timeout_s)
         return Reply(202 if status < 300 else 400)
 
@@ -255,7 +279,9 @@ class Broker:
             return Reply(200, body)
         if kind != b"text/event-stream":
             exchange.close()
-            raise BackendRefused(502, f"the backend answered with {kind.decode('latin-1') or 'no content type'}")
+            raise BackendRefused(
+                502, f"the backend answered with {kind.decode('latin-1') or 'no content type'}"
+            )
         stream = self._stream(exchange, backend, session, message)
         frames = self._watched(stream, backend, upstream, message)
         await self._remember(message, backend, session, b'"result"')
@@ -263,7 +289,9 @@ class Broker:
             return Reply(200, frames=frames)
         return Reply(200, await _last_answer(frames, message))
 
-    def _stream(self, exchange: Exchange, backend: RemoteBackend, session: Session, message: Message) -> CallStream:
+    def _stream(
+        self, exchange: Exchange, backend: RemoteBackend, session: Session, message: Message
+    ) -> CallStream:
         limits = self.registry.limits
         return CallStream(
             exchange,
@@ -290,7 +318,9 @@ class Broker:
             if not ended and not stream.answered and not stream.resumable:
                 self._errand(self._cancel(backend, upstream, message))
 
-    async def _remember(self, message: Message, backend: RemoteBackend, session: Session, body: bytes) -> None:
+    async def _remember(
+        self, message: Message, backend: RemoteBackend, session: Session, body: bytes
+    ) -> None:
         """A subscription outlives the upstream session it was made in."""
         if b'"result"' not in body:
             return
@@ -316,25 +346,33 @@ class Broker:
 
     # Upstream sessions
 
-    async def _upstream(self, backend: RemoteBackend, session: Session, headers: dict[str, str]) -> UpstreamSession:
+    async def _upstream(
+        self, backend: RemoteBackend, session: Session, headers: dict[str, str]
+    ) -> UpstreamSession:
         """One upstream session per gateway session and backend, however many calls need it first."""
         key = (session.id, backend.name)
         under_way = self._opening.get(key)
         if under_way is not None:
             return await asyncio.shield(under_way)
-        future: asyncio.Future[UpstreamSession] = asyncio.ensure_future(self._open_upstream(backend, session, headers))
+        future: asyncio.Future[UpstreamSession] = asyncio.ensure_future(
+            self._open_upstream(backend, session, headers)
+        )
         self._opening[key] = future
         future.add_done_callback(lambda _: self._opening.pop(key, None))
         return await asyncio.shield(future)
 
-    async def _open_upstream(self, backend: RemoteBackend, session: Session, headers: dict[str, str]) -> UpstreamSession:
+    async def _open_upstream(
+        self, backend: RemoteBackend, session: Session, headers: dict[str, str]
+    ) -> UpstreamSession:
         known = await self.sessions.find(session.id)
         if known and backend.name in known.upstream:
             return known.upstream[backend.name]
         lines = self._lines(backend, headers)
         seconds = self.registry.limits.call_timeout_s
         try:
-            made, _ = await backend.initialize(session.version, session.client, session.capabilities, lines, seconds)
+            made, _ = await backend.initialize(
+                session.version, session.client, session.capabilities, lines, seconds
+            )
         except BackendRefused as error:
             text = f"failed to create session for mcp server ({error})"
             raise BackendRefused(error.upstream_status, text) from None
@@ -376,7 +414,9 @@ class Broker:
                     await backend.tell(upstream, body, self._lines(backend, headers), 10)
 
     async def _cancel(self, backend: RemoteBackend, upstream: UpstreamSession, message: Message) -> None:
-        body = jsonrpc.notification("notifications/cancelled", {"requestId": message.id, "reason": "client gone"})
+        body = jsonrpc.notification(
+            "notifications/cancelled", {"requestId": message.id, "reason": "client gone"}
+        )
         await backend.tell(upstream, body, backend.credential("call"), 10)
 
     def _lines(self, backend: RemoteBackend, headers: dict[str, str]) -> Headers:

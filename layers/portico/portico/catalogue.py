@@ -77,7 +77,11 @@ class Catalogue:
         if exact:
             return exact
         return next(
-            (backend for pattern, template, backend in self.templates if uri == template or pattern.fullmatch(uri)),
+            (
+                backend
+                for pattern, template, backend in self.templates
+                if uri == template or pattern.fullmatch(uri)
+            ),
             None,
         )
 
@@ -124,7 +128,11 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
 
 
 def _add_named(
-    listing: Listing, definitions: list[Definition], kind: str, entries: dict[str, Entry], shown: list[Definition]
+    listing: Listing,
+    definitions: list[Definition],
+    kind: str,
+    entries: dict[str, Entry],
+    shown: list[Definition],
 ) -> str:
     named = {names.expose(listing.prefix, item["name"]): item for item in definitions}
     clashes = [name for name in named if name in entries]
@@ -146,7 +154,9 @@ def _add_addressed(
         else:
             owners[item[key]] = listing.backend
             shown.append(item)
-    return f"conflicting resources discovered. conflicting addresses [{', '.join(clashes)}]" if clashes else ""
+    return (
+        f"conflicting resources discovered. conflicting addresses [{', '.join(clashes)}]" if clashes else ""
+    )
 
 
 def tool_problem(tool: Any) -> str | None:

@@ -47,7 +47,9 @@ def address(url: str) -> Address:
     port = parts.port or (443 if tls else 80)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     authority = parts.netloc.rpartition("@")[2]
-    return Address(host, port, tls, authority.encode("idna" if not authority.isascii() else "ascii"), path.encode())
+    return Address(
+        host, port, tls, authority.encode("idna" if not authority.isascii() else "ascii"), path.encode()
+    )
 
 
 class Exchange(asyncio.Protocol):
@@ -91,13 +93,19 @@ class Exchange(asyncio.Protocol):
             self._fail(f"the backend sent what is not HTTP ({error})")
         self._wake()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport names it
         self._lost = True
         if not self.complete:
-            if self.status and b"content-length" not in self.headers and b"transfer-encoding" not in self.headers:
+            if (
+                self.status
+                and b"content-length" not in self.headers
+                and b"transfer-encoding" not in self.headers
+            ):
                 self.complete = True  # an answer that ends with its connection
             else:
-                self._failure = self._failure or "the backend closed the connection before its answer was complete"
+                self._failure = (
+                    self._failure or "the backend closed the connection before its answer was complete"
+                )
         self._wake()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -140,7 +148,8 @@ class Exchange(asyncio.Protocol):
 
     async def _news(self, seconds: float) -> bool:
         """Wait until something arrives, or False when `seconds` have passed."""
-        self._waiter = waiter = self._loop.create_future()
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        self._waiter = waiter
         timer = self._loop.call_later(seconds, _give_up, waiter)
         try:
             return await waiter
@@ -194,7 +203,7 @@ class Exchange(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        return not self._lost and not self._transport.is_closing()
+        return not (self._lost or bool(self._transport.is_closing()))
 
     def close(self) -> None:
         if self._lost:

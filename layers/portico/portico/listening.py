@@ -138,5 +138,3 @@ class Listening:
             self._nudge(backend.name)  # the catalogue decides whether anything really changed
             return
         await self._queue.put(data)
-
-

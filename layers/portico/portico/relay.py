@@ -129,5 +129,9 @@ def check_answer(body: bytes, request_id: Any) -> None:
         message = json.loads(body)
     except (ValueError, RecursionError):
         raise BackendBroken("the backend's answer is not JSON") from None
-    if not isinstance(message, dict) or message.get("id") != request_id or not message.keys() & {"result", "error"}:
+    if (
+        not isinstance(message, dict)
+        or message.get("id") != request_id
+        or not message.keys() & {"result", "error"}
+    ):
         raise BackendBroken("the backend's answer is not an answer to this request")

@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from portico.catalogue import LISTS, Catalogue, Entry
-from portico.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Member, Message, Rejection
+from portico.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    Member,
+    Message,
+    Rejection,
+)
 from portico.protocol.jsonrpc import members as read_members
 from portico.protocol.tickets import redeem_ticket
 
@@ -131,7 +138,9 @@ def _route_completion(message: Message, catalogue: Catalogue) -> Decision:
     entry = catalogue.prompts.get(member.value) if member and isinstance(member.value, str) else None
     if member is None or entry is None:
         return Refuse(Rejection(200, INVALID_PARAMS, "Unknown prompt in ref", id=message.id))
-    return Forward(entry.backend, _renamed(message, member, entry.upstream_name), _name_headers("prompt", entry))
+    return Forward(
+        entry.backend, _renamed(message, member, entry.upstream_name), _name_headers("prompt", entry)
+    )
 
 
 def _route_notification(message: Message, session_id: str, now: float) -> Decision:

@@ -42,10 +42,14 @@ class Sessions:
         self._store = store
         self._clock = clock
 
-    async def begin(self, version: str, client: dict[str, Any], capabilities: dict[str, Any], ttl_s: float) -> Session:
+    async def begin(
+        self, version: str, client: dict[str, Any], capabilities: dict[str, Any], ttl_s: float
+    ) -> Session:
         expires_at = self._clock() + ttl_s if ttl_s else None
         session = Session(str(uuid.uuid4()), version, client, capabilities, expires_at)
-        await self._store.put(_partition(session.id), _ABOUT, _pack(session), expect=ABSENT, expires_at=expires_at)
+        await self._store.put(
+            _partition(session.id), _ABOUT, _pack(session), expect=ABSENT, expires_at=expires_at
+        )
         return session
 
     async def find(self, id_: str) -> Session | None:
@@ -61,7 +65,13 @@ class Sessions:
                 upstream[name] = UpstreamSession(name, fields["id"], fields["version"], record.version)
         if about is None:
             return None
-        return Session(id_, **json.loads(about.value), upstream=upstream, expires_at=about.expires_at, record=about.version)
+        return Session(
+            id_,
+            **json.loads(about.value),
+            upstream=upstream,
+            expires_at=about.expires_at,
+            record=about.version,
+        )
 
     async def change(
         self, session: Session, *, level: str | None = None, subscribe: tuple[str, str | None] | None = None
@@ -90,7 +100,9 @@ class Sessions:
         value = json.dumps({"id": upstream.id, "version": upstream.version}).encode()
         partition, sort = _partition(session.id), _BACKEND + upstream.backend
         try:
-            record = await self._store.put(partition, sort, value, expect=ABSENT, expires_at=session.expires_at)
+            record = await self._store.put(
+                partition, sort, value, expect=ABSENT, expires_at=session.expires_at
+            )
         except Conflict:
             return None
         if await self._store.get(partition, _ABOUT) is None:
@@ -101,7 +113,9 @@ class Sessions:
     async def leave(self, session: Session, upstream: UpstreamSession) -> None:
         """Forget an upstream session that the backend has forgotten, unless somebody has replaced it already."""
         try:
-            await self._store.delete(_partition(session.id), _BACKEND + upstream.backend, expect=upstream.record)
+            await self._store.delete(
+                _partition(session.id), _BACKEND + upstream.backend, expect=upstream.record
+            )
         except Conflict:
             return
 

@@ -40,7 +40,10 @@ class RemoteBackend:
         passed = [
             (name.encode(), value.encode("latin-1"))
             for name, value in headers.items()
-            if any(name == rule or (rule.endswith("*") and fnmatch.fnmatch(name, rule)) for rule in self._forwarded)
+            if any(
+                name == rule or (rule.endswith("*") and fnmatch.fnmatch(name, rule))
+                for rule in self._forwarded
+            )
         ]
         if self.declared.call_auth == "passthrough" and "authorization" in headers:
             passed.append((b"authorization", headers["authorization"].encode("latin-1")))
@@ -74,7 +77,9 @@ class RemoteBackend:
     async def end(self, session: UpstreamSession, headers: Headers) -> None:
         if not session.id:
             return
-        exchange = await self._open(b"DELETE", [(b"user-agent", self._agent), *headers, *_session_headers(session)])
+        exchange = await self._open(
+            b"DELETE", [(b"user-agent", self._agent), *headers, *_session_headers(session)]
+        )
         await exchange.head(5)
         exchange.close()
 
@@ -85,7 +90,12 @@ class RemoteBackend:
         )
 
     async def initialize(
-        self, version: str, client: dict[str, Any], capabilities: dict[str, Any], headers: Headers, seconds: float
+        self,
+        version: str,
+        client: dict[str, Any],
+        capabilities: dict[str, Any],
+        headers: Headers,
+        seconds: float,
     ) -> tuple[UpstreamSession, dict[str, Any]]:
         """A new upstream session, and what the backend said of itself."""
         params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": client}
@@ -143,7 +153,9 @@ class RemoteBackend:
                     return message
         raise BackendBroken("the backend ended its stream without an answer")
 
-    async def offers(self, session: UpstreamSession, about: dict[str, Any], headers: Headers, seconds: float) -> Listing:
+    async def offers(
+        self, session: UpstreamSession, about: dict[str, Any], headers: Headers, seconds: float
+    ) -> Listing:
         """Everything it lists, page after page."""
         capabilities = about.get("capabilities") or {}
         found: dict[str, list[dict[str, Any]]] = {}
@@ -153,7 +165,9 @@ class RemoteBackend:
             ("resources/list", "resources", "resources"),
             ("resources/templates/list", "resourceTemplates", "resources"),
         ):
-            found[key] = await self.pages(session, method, key, headers, seconds) if capability in capabilities else []
+            found[key] = (
+                await self.pages(session, method, key, headers, seconds) if capability in capabilities else []
+            )
         named = [item for item in found["prompts"] if isinstance(item.get("name"), str)]
         addressed = [item for item in found["resources"] if isinstance(item.get("uri"), str)]
         templates = [item for item in found["resourceTemplates"] if isinstance(item.get("uriTemplate"), str)]

@@ -52,7 +52,8 @@ class Caller:
         await self._open()
         try:
             return await self._ask(
-                "tools/call", {"name": tool, "arguments": arguments, "_meta": {"progressToken": "portico-call"}}
+                "tools/call",
+                {"name": tool, "arguments": arguments, "_meta": {"progressToken": "portico-call"}},
             )
         finally:
             await self._close()
@@ -119,5 +120,3 @@ def _show_progress(message: dict[str, Any]) -> None:
         params = message["params"]
         total = f"/{params['total']}" if "total" in params else ""
         print(f"{params.get('progress')}{total} {params.get('message', '')}".rstrip(), file=sys.stderr)
-
-

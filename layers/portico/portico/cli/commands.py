@@ -34,7 +34,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--config", default="portico.yaml", help="the configuration (default: portico.yaml)")
     run.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
     run.add_argument("--port", type=_port, default=8088, help="the port, 0 picks one (default: 8088)")
-    run.add_argument("--insecure", action="store_true", help="serve other machines although auth.mode is none")
+    run.add_argument(
+        "--insecure", action="store_true", help="serve other machines although auth.mode is none"
+    )
     run.set_defaults(run=_serve)
     check = commands.add_parser("check", help="validate a configuration")
     check.add_argument("config", nargs="?", default="portico.yaml")

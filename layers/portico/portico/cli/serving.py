@@ -38,7 +38,9 @@ def serve(config: str, host: str, port: int, *, insecure: bool) -> int:
 
 
 async def _run(gateway: Portico, host: str, port: int) -> None:
-    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048)
+    listener = socket.create_server(
+        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+    )
     await gateway.start()
     config = uvicorn.Config(
         gateway,
@@ -52,7 +54,7 @@ async def _run(gateway: Portico, host: str, port: int) -> None:
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve([listener]))
-    while not server.started and not serving.done():
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     shown = f"[{host}]" if ":" in host else host
     print(f"portico ready on http://{shown}:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)

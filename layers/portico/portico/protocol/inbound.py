@@ -23,7 +23,9 @@ def check_headers(headers: Headers) -> Rejection | None:
     version = headers.get(VERSION_HEADER)
     if version is not None and version not in versions.LEGACY:
         known = ", ".join(versions.LEGACY)
-        return Rejection(400, INVALID_REQUEST, f"unsupported protocol version {version!r}, expected one of {known}")
+        return Rejection(
+            400, INVALID_REQUEST, f"unsupported protocol version {version!r}, expected one of {known}"
+        )
     return None
 
 
@@ -41,7 +43,7 @@ def accepts(headers: Headers, media_type: str) -> bool:
     if accept is None:
         return media_type == "application/json"
     lowered = accept.lower()
-    return media_type in lowered or "*/*" in lowered or media_type.split("/")[0] + "/*" in lowered
+    return media_type in lowered or "*/*" in lowered or media_type.split("/", maxsplit=1)[0] + "/*" in lowered
 
 
 def classify(body: bytes) -> Message | Batch | Rejection:

@@ -7,7 +7,7 @@ spaces stay as the sender wrote them. So messages are cut and spliced, never dec
 import json
 import re
 from dataclasses import dataclass
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]  # in C, not in the stubs
 from typing import Any, Final, Literal, NoReturn
 
 PARSE_ERROR: Final = -32700
@@ -72,7 +72,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise Malformed(f"{name} is not JSON")
 
 
-_scan = json.JSONDecoder(parse_constant=_refuse_constant).scan_once
+_scan = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]  # likewise
 
 
 def _after_space(text: str, at: int) -> int:
@@ -107,7 +107,7 @@ def _members(text: str, at: int) -> tuple[dict[str, Member], int]:
     while True:
         if text[at] != '"':
             raise Malformed(f"expected a member's name at character {at}")
-        name, at = scanstring(text, at + 1, True)  # noqa: FBT003 - the C function takes no keyword
+        name, at = scanstring(text, at + 1, True)
         at = _after_space(text, at)
         if text[at] != ":":
             raise Malformed(f"expected ':' at character {at}")

@@ -30,7 +30,7 @@ class Value:
     line: int
 
 
-class TooMuch(Exception):  # noqa: N818 - not an error of ours: the file's
+class TooMuch(Exception):
     def __init__(self, line: int, expected: str, found: str) -> None:
         super().__init__(found)
         self.line, self.expected, self.found = line, expected, found

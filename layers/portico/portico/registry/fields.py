@@ -13,7 +13,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Unfit(ValueError):  # noqa: N818 - not an error of ours: the file's
+class Unfit(ValueError):
     """Not what a kind accepts; with a better word for what it expected, or found, where there is one."""
 
     def __init__(self, expected: str | None = None, found: str | None = None) -> None:

@@ -26,7 +26,7 @@ class Problem:
         return ": ".join(filter(None, (place, self.path, f"expected {self.expected}, found {self.found}")))
 
 
-class InvalidConfig(ValueError):  # noqa: N818 - named as what it is
+class InvalidConfig(ValueError):
     """A configuration is refused whole. `problems` has all that was found, `files` all that was looked at."""
 
     def __init__(self, problems: Iterable[Problem], files: Iterable[str] = ()) -> None:

@@ -14,7 +14,7 @@ MAX_FILE_BYTES: Final = 1 << 20
 _ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class UnresolvedReference(LookupError):  # noqa: N818 - named as what it is
+class UnresolvedReference(LookupError):
     """What a reference points at is not there, or is not usable. The message is safe to show."""
 
 

@@ -21,7 +21,7 @@ class Record:
     expires_at: float | None = None
 
 
-class Conflict(Exception):  # noqa: N818 - not an error: the answer to a conditional write
+class Conflict(Exception):
     """Somebody else wrote first: the record is not in the version the writer expected."""
 
 

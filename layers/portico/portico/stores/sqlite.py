@@ -52,7 +52,7 @@ DROP: Final = "DELETE FROM records WHERE partition = :partition"
 SWEEP: Final = "DELETE FROM records WHERE expires_at <= :now"
 
 
-class UnusableFile(OSError):  # noqa: N818 - says what is unusable
+class UnusableFile(OSError):
     """The path given cannot serve as a store; the message says why and what to do."""
 
 

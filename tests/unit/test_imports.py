@@ -1,0 +1,53 @@
+"""Imports go one way: cli -> assembly -> {asgi, broker, ...} -> {router, catalogue} -> protocol."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import authz
+import portico
+
+ROOT = Path(portico.__file__).parent
+LAYERS = [
+    {"protocol"},
+    {"errors", "catalogue", "registry"},
+    {"router", "http1", "stores", "sessions"},
+    {"backends", "relay"},
+    {"discovery"},
+    {"listening", "broker"},
+    {"asgi"},
+    {"assembly"},
+    {"cli"},
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+
+def imports(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_imports_only_what_lies_below_it(path):
+    own = path.relative_to(ROOT).with_suffix("").parts[0]
+    if own == "__init__":
+        return
+    used = {name.split(".")[1] for name in imports(path) if name.startswith("portico.")}
+    above = {name for name in used if name != own and RANK[name] > RANK[own]}
+    assert not above, f"{own} imports {above}, which stand above it"
+
+
+def test_authz_never_imports_portico():
+    for path in Path(authz.__file__).parent.rglob("*.py"):
+        assert not {name for name in imports(path) if name.split(".")[0] == "portico"}, path
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "protocol").glob("*.py")), ids=lambda path: path.name)
+def test_the_protocol_is_pure(path):
+    assert not imports(path) & {"asyncio", "time", "os", "socket", "logging", "random"}
