@@ -69,16 +69,20 @@ async def with_httpx(url: str) -> AsyncIterator[Post]:
 
 @asynccontextmanager
 async def with_portico(url: str) -> AsyncIterator[Post]:
-    from portico.http1 import Client
+    from portico.http1 import HttpClient
 
-    client = Client()
+    client = HttpClient()
+    headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
     async def post() -> bytes:
-        answer = await client.request("POST", url, headers=HEADERS, body=BODY)
-        return answer.body
+        exchange = await client.open(b"POST", url, headers, BODY)
+        await exchange.head(10)
+        body = await exchange.body(1 << 20, 10)
+        exchange.close()
+        return body
 
     yield post
-    await client.close()
+    client.close()
 
 
 CLIENTS: dict[str, Callable[[str], AbstractAsyncContextManager[Post]]] = {
