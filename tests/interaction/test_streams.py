@@ -1,0 +1,142 @@
+"""Streams, several processes on one store, and clients that go away."""
+
+import http.client
+import json
+
+from tests.interaction.test_gateway import config
+from tests.support import Client, echo_server, eventually, gateway
+
+
+def test_an_answer_may_come_in_through_another_process(tmp_path):
+    """G1.92, G1.95"""
+    with echo_server() as echo:
+        shared = {**config(("s1", echo.url, {})), "store": f"sqlite:{tmp_path}/portico.db"}
+        with gateway(shared) as one, gateway(shared) as two:
+            client = one.client()
+            client.init(capabilities={"elicitation": {}})
+            call = client.begin_call("s1_elicit")
+            question = call.wait_for("elicitation/create")
+            other = Client(two.url, session=client.session, version="2025-11-25")
+            stranger = two.client()
+            stranger.init()
+            assert stranger.respond(question["id"], {"action": "accept"}).status == 403
+            assert other.respond(question["id"], {"action": "accept", "content": {"n": 2}}).status == 202
+            assert json.loads(call.answer(10).text) == {"action": "accept", "content": {"n": 2}}
+
+
+def test_a_new_tool_is_announced_by_every_process(tmp_path):
+    """G1.92"""
+    with echo_server() as echo:
+        shared = {**config(("s1", echo.url, {})), "store": f"sqlite:{tmp_path}/portico.db"}
+        with gateway(shared) as one, gateway(shared) as two:
+            streams = []
+            for process in (one, two):
+                client = process.client()
+                client.init()
+                streams.append(client.stream())
+            echo.control("add_tool", name="fresh")
+            echo.control("notify", method="notifications/tools/list_changed")
+            for stream in streams:
+                stream.wait_for("notifications/tools/list_changed")
+                stream.close()
+
+
+def test_a_stream_closed_by_the_gateway_is_taken_up_with_nothing_lost():
+    """G1.94"""
+    limits = {"stream_s": 2}
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}), limits=limits)) as process:
+        client = process.client()
+        client.init()
+        stream = client.stream()
+        stream.wait_closed()
+        echo.control("add_tool", name="meanwhile")
+        echo.control("notify", method="notifications/tools/list_changed")
+        eventually(
+            lambda: "s1_meanwhile" in [tool["name"] for tool in client.rpc("tools/list").result["tools"]]
+        )
+        again = client.stream(stream.last_event_id)
+        again.wait_for("notifications/tools/list_changed", 1.5)
+        again.close()
+
+
+def test_an_idle_stream_is_kept_alive():
+    """G0.66"""
+    with gateway(config(limits={"keepalive_s": 1})) as process:
+        client = process.client()
+        client.init()
+        connection = http.client.HTTPConnection("127.0.0.1", process.port, timeout=10)
+        connection.request(
+            "GET", "/mcp", headers={"accept": "text/event-stream", "mcp-session-id": client.session}
+        )
+        response = connection.getresponse()
+        lines = iter(response.readline, b"")
+        assert next(line for line in lines if line.startswith(b": keep-alive"))
+        response.close()
+        connection.close()
+
+
+def test_a_client_that_goes_away_stops_its_call():
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        call = client.begin_call("s1_slow", {"seconds": 30, "steps": 60}, meta={"progressToken": 1})
+        call.wait_for("notifications/progress")
+        call.close()
+        eventually(lambda: not echo.counters()["calls_running"])
+
+
+def test_a_cancelled_call_is_cancelled_at_the_backend():
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        call = client.begin_call(
+            "s1_slow", {"seconds": 30, "steps": 60}, meta={"progressToken": 1}, id="mine"
+        )
+        call.wait_for("notifications/progress")
+        client.notify("notifications/cancelled", {"requestId": "mine"})
+        eventually(lambda: "mine" in echo.counters()["cancelled"])
+        call.wait_closed()
+
+
+def test_what_a_backend_says_on_its_own_stream_reaches_the_client():
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.on["roots/list"] = lambda _: {"roots": []}
+        client.init(capabilities={"roots": {}})
+        stream = client.stream()
+        client.rpc("resources/subscribe", {"uri": "echo://static/one"})
+        eventually(lambda: echo.counters()["get_streams_open"] >= 2)
+        echo.control("update_resource", uri="echo://static/one")
+        told = stream.wait_for("notifications/resources/updated")
+        assert told["params"]["uri"] == "echo://static/one"
+        stream.close()
+
+
+def test_sessions_end_by_themselves_and_pages_cover_everything():
+    """G0.68, G0.34"""
+    limits = {"session_ttl_s": 1, "page_size": 2}
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}), limits=limits)) as process:
+        client = process.client()
+        client.init()
+        names, params = [], {}
+        while True:
+            page = client.rpc("tools/list", params).result
+            names += [tool["name"] for tool in page["tools"]]
+            if "nextCursor" not in page:
+                break
+            params = {"cursor": page["nextCursor"]}
+        assert "s1_echo" in names
+        assert len(names) == len(set(names)) > 10
+        eventually(lambda: client.rpc("tools/list").status == 404)
+
+
+def test_a_credential_is_for_discovery_only():
+    """G1.38, G1.39"""
+    with echo_server() as echo:
+        declared = config(("s1", echo.url, {"credential": "env:ECHO_TOKEN"}))
+        with gateway(declared, env={"ECHO_TOKEN": "Bearer s3cret"}) as process:
+            assert echo.seen("initialize")[0]["headers"]["authorization"] == "Bearer s3cret"
+            client = process.client()
+            client.init()
+            assert "authorization" not in json.loads(client.call("s1_headers").text)
+            assert "s3cret" not in process.stderr()
