@@ -118,6 +118,7 @@ def test_a_full_file_is_read_field_by_field():
         url="https://zulu.example.com/custom/path",
         prefix="z_",
         hostname="zulu.internal",
+        hostname_given="zulu.internal",
         enabled=False,
         credential=Reference("env", "ZULU"),
         credential_use=frozenset({"discovery", "call"}),
@@ -649,6 +650,7 @@ def test_kuadrants_file_is_taken_as_it_is():
         url="http://localhost:9001",
         prefix="s1_",
         hostname="server1.example.com",
+        hostname_given="server1.example.com",
         ca_cert=Reference.literal("-----BEGIN CERTIFICATE-----\nshared\n-----END CERTIFICATE-----\n"),
     )
     assert second == Backend(
@@ -656,6 +658,7 @@ def test_kuadrants_file_is_taken_as_it_is():
         url="https://localhost:9002/mcp",
         prefix="s2_",
         hostname="server2.example.com",
+        hostname_given="server2.example.com",
         enabled=False,
         credential=Reference.literal("Bearer abc"),
         ca_cert=Reference.literal("-----BEGIN CERTIFICATE-----\nown\n-----END CERTIFICATE-----\n"),
@@ -945,6 +948,7 @@ def test_included_files_are_watched_too_even_the_missing_ones(config):
 
 
 CHANGED = {
+    "hostname_given": "other.internal",
     "prefix": "other_",
     "url": "http://other/",
     "hostname": "other",
