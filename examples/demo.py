@@ -13,10 +13,9 @@ SERVERS = {"examples.clock": 9001, "examples.notes": 9002}
 
 def run() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # so that the servers end with the demo
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     started = [
-        subprocess.Popen(
-            [sys.executable, "-m", module, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )  # noqa: S603
+        subprocess.Popen([sys.executable, "-m", module, str(port)], **quiet)  # noqa: S603
         for module, port in SERVERS.items()
     ]
     try:

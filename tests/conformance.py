@@ -253,7 +253,7 @@ class _Watched(threading.Thread):
 
 @contextmanager
 def serving(module: str, *arguments: str, ready: re.Pattern[str]) -> Iterator[str]:
-    """Runs `python -m module` and yields the URL it says it listens on."""
+    """Runs `python -m module` and yields the URL it says it listens on; it has to live as long as the block."""
     command = [sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
@@ -265,6 +265,8 @@ def serving(module: str, *arguments: str, ready: re.Pattern[str]) -> Iterator[st
             if not watched.settled.wait(START_SECONDS) or watched.url is None:
                 raise ConformanceError(f"{module} did not get ready:\n{''.join(watched.last)}")
             yield watched.url
+            if process.poll() is not None:
+                raise ConformanceError(f"{module} ended with {process.returncode}:\n{''.join(watched.last)}")
         finally:
             process.terminate()
             try:
