@@ -1,146 +1,20 @@
-"""What every store promises, asked of all of them; at the end, what only DynamoDB has to answer for."""
+"""What every store promises, asked of all of them."""
 
 import asyncio
-import json
-import random
-import secrets
-import sqlite3
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 from moto import mock_aws
 
-from portico.stores import dynamodb, open_store
-from portico.stores.base import ABSENT, Conflict, Record, Store
-from portico.stores.dynamodb import DynamoStore, create_table
+from portico.stores import open_store
+from portico.stores.base import ABSENT, Conflict, Store
+from portico.stores.dynamodb import create_table
 from portico.stores.memory import MemoryStore
 from portico.stores.sqlite import SqliteStore
-from tests.dynamodb_local import dynamodb_local  # noqa: F401 - a fixture
-
-NOISE = random.Random(7).randbytes(2_000_000)  # incompressible
-PROSE = json.dumps([{"name": f"tool_{n}", "description": "does things " * 5} for n in range(22_000)]).encode()
-
-
-@dataclass
-class Clock:
-    now: float = 1_800_000_000.25
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
-class Place:
-    """One kind of store with somewhere to keep its data; `rows` counts what is physically there."""
-
-    open: Callable[[Clock], Store]
-    rows: Callable[[], int]
-    clock: Clock = field(default_factory=Clock)
-
-
-class OneAtATime:
-    """moto's tables have no lock, so that of two concurrent conditional writes both could win there."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._lock = threading.Lock()
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._client, name)
-        if not callable(attribute):
-            return attribute
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            with self._lock:
-                return attribute(*arguments, **named)
-
-        return call
-
-
-def _client(**options: Any) -> Any:
-    return boto3.session.Session().client(
-        "dynamodb",
-        region_name="eu-west-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-        **options,
-    )
-
-
-@contextmanager
-def _sqlite(request: pytest.FixtureRequest) -> Iterator[Place]:
-    path = request.getfixturevalue("tmp_path") / "state.db"
-
-    def rows() -> int:
-        with closing(sqlite3.connect(path)) as db:
-            return db.execute("SELECT count(*) FROM records").fetchone()[0]
-
-    yield Place(lambda clock: SqliteStore(path, clock), rows)
-
-
-@contextmanager
-def _memory(_: pytest.FixtureRequest) -> Iterator[Place]:
-    opened: list[MemoryStore] = []
-
-    def open_memory(clock: Clock) -> MemoryStore:
-        opened.append(MemoryStore(clock))
-        return opened[0]
-
-    yield Place(open_memory, lambda: sum(map(len, opened[0]._partitions.values())))
-
-
-@contextmanager
-def _table(client: Any) -> Iterator[Place]:
-    table = f"portico-{secrets.token_hex(4)}"
-    create_table(client, table)
-    yield Place(lambda clock: DynamoStore(table, client, clock), lambda: len(_scan(client, table)))
-    client.delete_table(TableName=table)
-
-
-def _scan(client: Any, table: str) -> list[dict[str, Any]]:
-    return [item for page in client.get_paginator("scan").paginate(TableName=table) for item in page["Items"]]
-
-
-@contextmanager
-def _moto(_: pytest.FixtureRequest) -> Iterator[Place]:
-    with mock_aws(), closing(_client()) as client, _table(OneAtATime(client)) as place:
-        yield place
-
-
-@contextmanager
-def _dynamodb_local(request: pytest.FixtureRequest) -> Iterator[Place]:
-    endpoint = request.getfixturevalue("dynamodb_local")
-    with closing(_client(endpoint_url=endpoint)) as client, _table(client) as place:
-        yield place
-
-
-PLACES = {"sqlite": _sqlite, "memory": _memory, "moto": _moto, "dynamodb-local": _dynamodb_local}
-
-
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    with PLACES[request.param](request) as place:
-        yield place
-
-
-@pytest.fixture
-def clock(place: Place) -> Clock:
-    return place.clock
-
-
-@pytest.fixture
-async def store(place: Place) -> AsyncIterator[Store]:
-    store = place.open(place.clock)
-    yield store
-    await store.close()
+from tests.contract.places import NOISE, PROSE, Clock, Place, dynamodb_client, scan
 
 
 async def test_what_was_put_can_be_got(store: Store):
@@ -481,13 +355,13 @@ async def test_a_spec_opens_the_store_it_names(tmp_path: Path):
 
 async def test_a_dynamodb_spec_opens_that_table(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
-    with mock_aws(), closing(_client()) as client:
+    with mock_aws(), closing(dynamodb_client()) as client:
         create_table(client, "portico")
         opened = open_store("dynamodb:portico")
         written = await opened.put("p", "s", b"v")
         assert await opened.get("p", "s") == written
         await opened.close()
-        assert len(_scan(client, "portico")) == 1
+        assert len(scan(client, "portico")) == 1
 
 
 @pytest.mark.parametrize(
@@ -504,140 +378,3 @@ def test_opening_sqlite_does_not_import_boto3(tmp_path: Path):
         "sys.exit(any(name in sys.modules for name in ('boto3', 'botocore')))"
     )
     subprocess.run([sys.executable, "-c", program, f"sqlite:{tmp_path}/s.db"], check=True, timeout=30)
-
-
-@dataclass
-class Interposed:
-    """A client of which single operations are replaced."""
-
-    client: Any
-    replaced: dict[str, Callable[..., Any]] = field(default_factory=dict)
-
-    def __getattr__(self, name: str) -> Any:
-        return self.replaced.get(name) or getattr(self.client, name)
-
-
-@pytest.fixture
-def dynamo() -> Iterator[Interposed]:
-    with mock_aws(), closing(_client()) as client:
-        create_table(client, "portico")
-        yield Interposed(client)
-
-
-async def test_dynamodb_keys_are_the_partition_and_sort_key_verbatim(dynamo: Interposed):
-    """G1.10: PK=SESSION#sid, SK=BACKEND#server."""
-    await DynamoStore("portico", dynamo).put("SESSION#4711", "BACKEND#github", b"{}")
-    (item,) = _scan(dynamo.client, "portico")
-    assert (item["PK"], item["SK"]) == ({"S": "SESSION#4711"}, {"S": "BACKEND#github"})
-    assert item["value"] == {"B": b"{}"}
-
-
-async def test_dynamodb_expires_items_and_their_chunks_itself_in_whole_seconds(dynamo: Interposed):
-    await DynamoStore("portico", dynamo, Clock()).put("p", "s", NOISE, expires_at=1_800_000_060.25)
-    items = _scan(dynamo.client, "portico")
-    assert len(items) == 7
-    assert {item["expires"]["N"] for item in items} == {"1800000061"}
-    ttl = dynamo.client.describe_time_to_live(TableName="portico")["TimeToLiveDescription"]
-    assert ttl == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expires"}
-
-
-async def test_dynamodb_items_stay_below_their_limit(dynamo: Interposed):
-    await DynamoStore("portico", dynamo).put("p", "s", NOISE)
-    sizes = [len(item["value"]["B"]) for item in _scan(dynamo.client, "portico") if "value" in item]
-    assert max(sizes) <= 350_000
-    assert sum(sizes) == len(NOISE)
-
-
-async def test_large_json_is_one_compressed_dynamodb_item(dynamo: Interposed):
-    await DynamoStore("portico", dynamo).put("p", "s", PROSE)
-    (item,) = _scan(dynamo.client, "portico")
-    assert len(item["value"]["B"]) < len(PROSE) / 5
-
-
-async def test_writes_dynamodb_left_undone_are_sent_again(
-    dynamo: Interposed, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(dynamodb.time, "sleep", lambda _: None)
-    sent = []
-
-    def all_but_the_first(RequestItems: dict[str, list[Any]]) -> Any:
-        sent.append(len(RequestItems["portico"]))
-        first, *undone = RequestItems["portico"]
-        dynamo.client.batch_write_item(RequestItems={"portico": [first]})
-        return {"UnprocessedItems": {"portico": undone} if undone else {}}
-
-    dynamo.replaced["batch_write_item"] = all_but_the_first
-    store = DynamoStore("portico", dynamo)
-    written = await store.put("p", "s", NOISE)
-    assert sent == [6, 5, 4, 3, 2, 1]
-    assert await store.get("p", "s") == written
-
-
-async def test_writes_dynamodb_never_does_are_an_error(dynamo: Interposed, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dynamodb.time, "sleep", lambda _: None)
-    dynamo.replaced["batch_write_item"] = lambda RequestItems: {"UnprocessedItems": RequestItems}
-    store = DynamoStore("portico", dynamo)
-    with pytest.raises(OSError, match="undone"):
-        await store.put("p", "s", NOISE)
-    assert await store.get("p", "s") is None
-
-
-@pytest.mark.parametrize("replacement", [NOISE[::-1], b"small", None], ids=["large", "small", "deleted"])
-@pytest.mark.parametrize("read", ["get", "query"])
-async def test_a_reader_overtaken_by_a_rewrite_reads_what_is_there_now(
-    dynamo: Interposed, read: str, replacement: bytes | None
-):
-    await DynamoStore("portico", dynamo.client).put("p", "s", NOISE)
-    writer = dynamodb._Table(dynamo.client, "portico", Clock())
-
-    def rewrite_before_the_chunks_are_read(**arguments: Any) -> Any:
-        if arguments["ExpressionAttributeValues"][":pk"]["S"].startswith("CHUNK#"):
-            dynamo.replaced.clear()
-            if replacement is None:
-                writer.delete("p", "s", None)
-            else:
-                writer.put(Record("p", "s", replacement, secrets.token_hex(8)), None)
-        return dynamo.client.query(**arguments)
-
-    dynamo.replaced["query"] = rewrite_before_the_chunks_are_read
-    reader = DynamoStore("portico", dynamo)
-    found = await reader.query("p") if read == "query" else [await reader.get("p", "s")]
-    assert dynamo.replaced == {}
-    assert [record.value for record in found if record] == ([] if replacement is None else [replacement])
-
-
-async def test_a_chunk_lost_for_good_is_an_error(dynamo: Interposed):
-    store = DynamoStore("portico", dynamo)
-    written = await store.put("p", "s", NOISE)
-    lost = {"PK": {"S": f"CHUNK#{written.version}"}, "SK": {"S": "000003"}}
-    dynamo.client.delete_item(TableName="portico", Key=lost)
-    with pytest.raises(OSError, match="lost chunks of p s"):
-        await store.get("p", "s")
-
-
-@pytest.mark.parametrize("expect", [ABSENT, None], ids=["conditional", "unconditional"])
-async def test_a_write_the_sdk_repeated_after_a_lost_answer_has_succeeded(
-    dynamo: Interposed, expect: str | None
-):
-    """G1.16: otherwise the holder of the lock would be told that somebody else holds it."""
-
-    def twice(**arguments: Any) -> Any:
-        dynamo.client.put_item(**arguments)
-        return dynamo.client.put_item(**arguments)
-
-    dynamo.replaced["put_item"] = twice
-    store = DynamoStore("portico", dynamo)
-    written = await store.put("p", "s", NOISE, expect=expect)
-    assert await store.get("p", "s") == written
-
-
-async def test_a_sweep_is_bounded_and_goes_on_where_it_stopped(
-    dynamo: Interposed, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(dynamodb, "SWEEP_PAGES", 2)
-    dynamo.replaced["scan"] = lambda **arguments: dynamo.client.scan(Limit=2, **arguments)
-    clock = Clock()
-    store = DynamoStore("portico", dynamo, clock)
-    for n in range(7):
-        await store.put(f"p{n}", "s", b"", expires_at=clock.now)
-    assert [await store.sweep(), await store.sweep()] == [4, 3]

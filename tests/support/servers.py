@@ -1,0 +1,120 @@
+"""The gateway, and the servers that stand behind it."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.support.client import Client
+from tests.support.exchange import Json, fetch
+from tests.support.processes import ROOT, START_SECONDS, Process
+
+
+class Echo(Process):
+    """tests.servers.echo; see echo_control for what it can be told to do."""
+
+    @property
+    def custom_url(self) -> str:
+        return f"{self.base}/custom/path"
+
+    def control(self, do: str, **arguments: Any) -> Json:
+        """The answer: {"ok": true, "sent": number of streams reached, or None}."""
+        answer = fetch(f"{self.base}/control", {"do": do} | arguments)
+        assert answer.status == 200, f"control {do}: {answer.raw.decode()}"
+        return answer.json()
+
+    def seen(self, method: str | None = None, *, http: str | None = None) -> list[Json]:
+        """The requests it saw since the start or `reset_log`, oldest first; of that RPC or HTTP method if given."""
+        log = fetch(f"{self.base}/control").json()["log"]
+        return [e for e in log if method in (None, e["method"]) and http in (None, e["http"])]
+
+    def counters(self) -> Json:
+        return fetch(f"{self.base}/control").json()["counters"]
+
+
+class Faults(Process):
+    """tests.servers.faults."""
+
+    def counters(self) -> Json:
+        """{"initialize": n, "calls": {tool: n}, "closed": {tool: n}, "redirect_followed": n}."""
+        return fetch(f"{self.base}/control").json()
+
+
+class Gateway(Process):
+    """Portico, in a temporary directory that holds its portico.yaml."""
+
+    def __init__(
+        self,
+        config: Json | str,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        seconds: float = START_SECONDS,
+    ) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="portico-"))
+        self.config = self.directory / "portico.yaml"
+        self.write(config)
+        command = [
+            sys.executable,
+            "-m",
+            "portico.cli",
+            "serve",
+            "--config",
+            str(self.config),
+            "--port",
+            "0",
+            *args,
+        ]
+        try:
+            super().__init__(command, env=env, cwd=self.directory, seconds=seconds)
+        except BaseException:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
+
+    def write(self, config: Json | str) -> None:
+        """Replaces portico.yaml in one step, as an editor or a deployment would."""
+        text = (
+            config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+        )
+        draft = self.directory / "portico.yaml.new"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(self.config)
+
+    def client(self, **options: Any) -> Client:
+        return Client(self.url, **options)
+
+    def close(self) -> None:
+        super().close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def module(name: str, *args: str) -> list[str]:
+    return [sys.executable, "-m", name, *args]
+
+
+def start(
+    module_name: str, *args: str, env: Mapping[str, str] | None = None, cwd: Path | str = ROOT
+) -> Process:
+    """`python -m module_name args...`, once it is ready."""
+    return Process(module(module_name, *args), env=env, cwd=cwd)
+
+
+def echo_server(name: str = "echo", *, port: int = 0) -> Echo:
+    """Give the old port to start it again where it was."""
+    return Echo(module("tests.servers.echo", "--port", str(port), "--name", name))
+
+
+def fault_server(*, port: int = 0) -> Faults:
+    return Faults(module("tests.servers.faults", "--port", str(port)))
+
+
+def everything_server(*args: str, port: int = 0) -> Process:
+    return start("tests.servers.everything", "--port", str(port), *args)
+
+
+def gateway(config: Json | str, *args: str, env: Mapping[str, str] | None = None) -> Gateway:
+    """`portico serve` with this configuration (a mapping, or YAML text), once it is ready."""
+    return Gateway(config, *args, env=env)
