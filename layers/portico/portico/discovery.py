@@ -17,7 +17,7 @@ from portico.backends.remote import RemoteBackend
 from portico.catalogue import Catalogue, Listing, merge, tool_problem
 from portico.errors import BackendBroken, BackendError
 from portico.protocol import sse, versions
-from portico.protocol.jsonrpc import dumps, result
+from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Rejection, dumps, error, result
 from portico.registry import Registry
 from portico.sessions import UpstreamSession
 from portico.stores.base import ABSENT, Conflict, Store
@@ -26,6 +26,13 @@ LISTING: Final = "LISTING"
 STATUS: Final = "STATUS"
 LEASE: Final = "LEASE"
 LEASE_S: Final = 6.0
+ASKED: Final[dict[str, Any]] = {
+    "roots": {"listChanged": True},
+    "sampling": {"context": {}, "tools": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "tasks": {"requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
+}
+"""All that clients behind a gateway may be asked for: some servers list a tool only to those who say they can."""
 
 log = logging.getLogger("portico.discovery")
 
@@ -148,7 +155,7 @@ class Discovery:
         rules = self._registry.discovery
         headers = backend.credential("discovery")
         session, about = await backend.initialize(
-            versions.NEWEST_LEGACY, self._client, {}, headers, rules.timeout_s
+            versions.NEWEST_LEGACY, self._client, ASKED, headers, rules.timeout_s
         )
         if "tools" not in (about.get("capabilities") or {}):
             raise MissingCapabilities(["tools"])
@@ -175,7 +182,7 @@ class Discovery:
         nudge.clear()
 
     async def _listen(self, backend: RemoteBackend, session: UpstreamSession) -> None:
-        """The backend's own stream: a change of its listings ends a rest, a ping is answered."""
+        """The backend's own stream: a change of its listings ends a rest, a request is answered."""
         last_event_id, pause = "", 1.0
         while True:
             try:
@@ -205,8 +212,8 @@ class Discovery:
         method = message.get("method", "") if isinstance(message, dict) else ""
         if method.endswith("/list_changed"):
             self.nudge(backend.name)
-        elif method == "ping" and "id" in message:
-            await backend.tell(session, result(message["id"], {}), backend.credential("discovery"), 10)
+        elif method and "id" in message:
+            await backend.tell(session, _reply(method, message["id"]), backend.credential("discovery"), 10)
 
     # Writing down what was found
 
@@ -277,6 +284,16 @@ class InvalidTools(BackendBroken):
     def __init__(self, invalid: list[dict[str, str]]) -> None:
         names = ", ".join(item["name"] or "(no name)" for item in invalid)
         super().__init__(f"invalid tool definitions: {names}")
+
+
+def _reply(method: str, id_: Id) -> bytes:
+    """Discovery has nobody to ask: it knows no roots, and refuses the rest at once rather than leave it waiting."""
+    own: dict[str, Any] = {"ping": {}, "roots/list": {"roots": []}}
+    if method in own:
+        return result(id_, own[method])
+    return error(
+        Rejection(200, METHOD_NOT_FOUND, "Nobody is here to answer: this session only lists", id=id_)
+    )
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
