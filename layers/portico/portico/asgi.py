@@ -148,6 +148,7 @@ class Endpoint:
             cursor,
             client.headers,
             self._operator.nudge,
+            self._broker.streams,
         )
         return Reply(200, frames=listening.frames(), session_id=session.id)
 

@@ -20,7 +20,7 @@ from portico.protocol.tickets import Cursor
 from portico.registry import Registry
 from portico.relay import CallStream, check_answer
 from portico.router import Answer, Decision, Forward, Ignore, Refuse, Spread, UnknownTool, route
-from portico.sessions import Session, Sessions, UpstreamSession
+from portico.sessions import Session, Sessions, Streams, UpstreamSession
 
 log = logging.getLogger("portico.broker")
 
@@ -46,6 +46,7 @@ class Broker:
         self.publication = publication
         self.registry = Registry()
         self.backends: dict[str, RemoteBackend] = {}
+        self.streams: Streams = {}
         self._opening: dict[tuple[str, str], asyncio.Future[UpstreamSession]] = {}
         self._errands: set[asyncio.Task[None]] = set()
 
@@ -383,6 +384,8 @@ class Broker:
             if known and backend.name in known.upstream:
                 return known.upstream[backend.name]
             raise BackendUnreachable("the session ended meanwhile")
+        for attend in tuple(self.streams.get(session.id, ())):
+            await attend(joined)
         if known:
             await self._restore(backend, joined, known, headers)
         return joined

@@ -4,9 +4,11 @@ The event id is a cursor, so the stream can be taken up again on any instance wi
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 
 from portico.backends.remote import RemoteBackend
 from portico.catalogue import CHANGE_NOTICES
@@ -18,12 +20,24 @@ from portico.protocol.jsonrpc import Message
 from portico.protocol.tickets import Cursor
 from portico.registry import Limits
 from portico.relay import one_line, readdress
-from portico.sessions import Session, Sessions, UpstreamSession
+from portico.sessions import Session, Sessions, Streams, UpstreamSession
 
 LOOK_S = 1.0
 """How often a stream looks whether its session has ended or got a new upstream session elsewhere."""
 
+OPEN_S = 1.0
+"""How long a session's first call waits for the backend's own stream: what comes before that is open is lost."""
+
 log = logging.getLogger("portico.listening")
+
+
+@dataclass(frozen=True, slots=True)
+class Ear:
+    """One upstream stream being heard."""
+
+    task: asyncio.Task[None]
+    open: asyncio.Event
+    """Set once the backend has answered, also if it has no stream."""
 
 
 class Listening:
@@ -37,6 +51,7 @@ class Listening:
         cursor: Cursor | None,
         headers: dict[str, str],
         nudge: Callable[[str], None],
+        streams: Streams,
     ) -> None:
         self._session = session
         self._sessions = sessions
@@ -45,9 +60,10 @@ class Listening:
         self._limits = limits
         self._headers = headers
         self._nudge = nudge
+        self._streams = streams
         self._known = dict(cursor.known) if cursor else dict(publication.current.digests)
         self._heard = dict(cursor.heard) if cursor else {}
-        self._ears: dict[str, asyncio.Task[None]] = {}
+        self._ears: dict[str, Ear] = {}
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=256)
 
     def _frame(self, data: bytes, retry: int | None = None) -> bytes:
@@ -58,6 +74,7 @@ class Listening:
         yield self._frame(b"", 1000) if self._session.version in versions.RESUMABLE else b": open\n\n"
         catalogue = asyncio.create_task(self._watch_catalogue())
         upstream = asyncio.create_task(self._watch_upstream())
+        self._streams.setdefault(self._session.id, set()).add(self.attend)
         ends = time.monotonic() + self._limits.stream_s if self._limits.stream_s else None
         try:
             while not upstream.done():
@@ -76,7 +93,10 @@ class Listening:
                     continue
                 yield self._frame(data)
         finally:
-            for task in (catalogue, upstream, *self._ears.values()):
+            self._streams[self._session.id].discard(self.attend)
+            if not self._streams[self._session.id]:
+                del self._streams[self._session.id]
+            for task in (catalogue, upstream, *(ear.task for ear in self._ears.values())):
                 task.cancel()
 
     _last_beat = 0.0
@@ -99,21 +119,36 @@ class Listening:
     async def _watch_upstream(self) -> None:
         """Ends when the session does."""
         while (session := await self._sessions.find(self._session.id)) is not None:
-            for name, upstream in session.upstream.items():
-                key = f"{name}#{upstream.record}"
-                backend = self._backends().get(name)
-                if key not in self._ears and backend is not None:
-                    self._ears[key] = asyncio.create_task(self._hear(backend, upstream))
+            for upstream in session.upstream.values():
+                self._attend(upstream)
             await asyncio.sleep(LOOK_S)
 
-    async def _hear(self, backend: RemoteBackend, upstream: UpstreamSession) -> None:
+    async def attend(self, upstream: UpstreamSession) -> None:
+        """Hear a new upstream session from its beginning."""
+        ear = self._attend(upstream)
+        if ear is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OPEN_S):
+                    await ear.open.wait()
+
+    def _attend(self, upstream: UpstreamSession) -> Ear | None:
+        key = f"{upstream.backend}#{upstream.record}"
+        backend = self._backends().get(upstream.backend)
+        if key not in self._ears and backend is not None:
+            answered = asyncio.Event()
+            self._ears[key] = Ear(asyncio.create_task(self._hear(backend, upstream, answered)), answered)
+        return self._ears.get(key)
+
+    async def _hear(self, backend: RemoteBackend, upstream: UpstreamSession, answered: asyncio.Event) -> None:
         """One backend's own stream for this session. A backend that offers none is left alone."""
         headers: Headers = [*backend.forwardable(self._headers), *backend.credential("call")]
         while True:
             try:
                 exchange = await backend.listen(upstream, headers, self._heard.get(backend.name, ""))
                 try:
-                    if not await exchange.head(10) or exchange.status != 200:
+                    there = await exchange.head(10) and exchange.status == 200
+                    answered.set()
+                    if not there:
                         return
                     decoder = sse.Decoder(self._limits.response_bytes)
                     while (chunk := await exchange.chunk(3600)) != b"":

@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,10 @@ class UpstreamSession:
     version: str
     record: str = ""
     """The record's version, for taking back just this one."""
+
+
+Streams = dict[str, set[Callable[[UpstreamSession], Awaitable[None]]]]
+"""Per gateway session, its open GET streams in this process: what to await before a new upstream session is used."""
 
 
 @dataclass(frozen=True, slots=True)
