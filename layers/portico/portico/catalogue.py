@@ -72,18 +72,29 @@ class Catalogue:
         return self.tools.get(name) or self.tools.get(names.joined(name))
 
     def owner(self, uri: str) -> str | None:
-        """Exact listing first, then template."""
+        """Exact listing first, then template, then the only backend with addresses of that scheme.
+
+        The last is for what a tool links to: it need not be in any listing.
+        """
         exact = self.resources.get(uri)
         if exact:
             return exact
-        return next(
-            (
-                backend
-                for pattern, template, backend in self.templates
-                if uri == template or pattern.fullmatch(uri)
-            ),
-            None,
+        fitting = (
+            backend
+            for pattern, template, backend in self.templates
+            if uri == template or pattern.fullmatch(uri)
         )
+        return next(fitting, None) or self._schemes.get(_scheme(uri))
+
+    @cached_property
+    def _schemes(self) -> dict[str, str | None]:
+        """Scheme to the backend that has it to itself, or None."""
+        found: dict[str, str | None] = {}
+        addresses = [*self.resources.items(), *((text, backend) for _, text, backend in self.templates)]
+        for address, backend in addresses:
+            scheme = _scheme(address)
+            found[scheme] = backend if found.get(scheme, backend) == backend else None
+        return found
 
     def offers(self, capability: str) -> bool:
         return any(capability in own for own in self.capabilities.values())
@@ -99,6 +110,10 @@ class Catalogue:
         resources = self.answers["resources"] + self.answers["resourceTemplates"]
         parts = {"tools": self.answers["tools"], "prompts": self.answers["prompts"], "resources": resources}
         return {name: hashlib.sha256(part).hexdigest()[:12] for name, part in parts.items()}
+
+
+def _scheme(address: str) -> str:
+    return address.partition(":")[0].lower()
 
 
 def merge(listings: Iterable[Listing]) -> Catalogue:
