@@ -12,6 +12,8 @@ from tests import npm
 from tests.interaction.test_gateway import config
 from tests.support import Client, Process, eventually, gateway
 
+pytestmark = pytest.mark.timeout(300)  # the first run installs
+
 EVERYTHING = "@modelcontextprotocol/server-everything"
 EVERYTHING_VERSION = "2026.8.31"
 CAPABILITIES = {
