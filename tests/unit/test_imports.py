@@ -11,10 +11,10 @@ import portico
 ROOT = Path(portico.__file__).parent
 LAYERS = [
     {"protocol"},
-    {"errors", "catalogue", "registry"},
-    {"router", "http1", "stores", "sessions"},
+    {"errors", "catalogue", "registry", "replies"},
+    {"router", "answers", "http1", "stores", "sessions", "errands", "client"},
     {"backends", "relay"},
-    {"discovery"},
+    {"discovery", "upstream"},
     {"listening", "broker"},
     {"asgi"},
     {"assembly"},

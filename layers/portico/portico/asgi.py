@@ -1,28 +1,25 @@
 """The /mcp endpoint: raw ASGI, no framework on the hot path."""
 
 import asyncio
-import contextlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from authz.origins import OriginRules, host_allowed, origin_allowed
-from portico.broker import Broker, Reply, refusal
+from portico.broker import Broker, Request
+from portico.catalogue import Catalogue
+from portico.client import Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
-from portico.protocol import versions
+from portico.protocol import sse, versions
 from portico.protocol.inbound import SESSION_HEADER, Batch, accepts, check_headers, check_post, classify
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
 from portico.protocol.tickets import decode_cursor
+from portico.replies import Reply, refusal
 from portico.sessions import Session
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-WATCH_AFTER_S: Final = 0.05
-"""Calls that take longer are watched for a client that goes away."""
+VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 
 log = logging.getLogger("portico.asgi")
 
@@ -44,7 +41,8 @@ class Endpoint:
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip()
-        client = Client(scope, receive, send, headers)
+        alias = self._broker.registry.gateway.session_header_alias
+        client = Client(scope, receive, send, headers, alias)
         refused = self._refused(headers)
         if refused is not None:
             await client.reply(refusal(refused))
@@ -60,7 +58,7 @@ class Endpoint:
             return Rejection(403, INVALID_REQUEST, "this Origin is not allowed")
         return None
 
-    async def _mcp(self, client: "Client") -> None:
+    async def _mcp(self, client: Client) -> None:
         verb = client.scope["method"]
         handle = {"POST": self._post, "GET": self._get, "DELETE": self._delete, "OPTIONS": self._options}.get(
             verb
@@ -71,7 +69,7 @@ class Endpoint:
         async with client.watched():
             await client.reply(await self._guarded(handle, client))
 
-    async def _guarded(self, handle: Callable[["Client"], Awaitable[Reply]], client: "Client") -> Reply:
+    async def _guarded(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
         """The boundary: whatever goes wrong inside is logged here and answered without its internals."""
         try:
             refused = check_headers(client.headers)
@@ -84,54 +82,84 @@ class Endpoint:
                 Rejection(500, INTERNAL_ERROR, "Internal error", "the gateway failed; see its log")
             )
 
-    async def _post(self, client: "Client") -> Reply:
+    async def _post(self, client: Client) -> Reply:
         refused = check_post(client.headers)
         if refused is not None:
             return refusal(refused)
-        limit = self._broker.registry.limits.body_bytes
-        body = await client.body(limit)
+        limits = self._broker.registry.limits
+        body = await client.body(limits.body_bytes)
         if body is None:
-            return refusal(Rejection(413, INVALID_REQUEST, f"the body is larger than {limit} bytes"))
+            return refusal(
+                Rejection(413, INVALID_REQUEST, f"the body is larger than {limits.body_bytes} bytes")
+            )
         message = classify(body)
         if isinstance(message, Rejection):
             return refusal(message)
+        catalogue = self._catalogue(client.headers)
+        if isinstance(catalogue, Rejection):
+            return refusal(catalogue)
         if isinstance(message, Message) and message.method == "initialize" and message.kind == "request":
-            return await self._broker.begin(message, client.headers)
+            return await self._broker.begin(message, client.headers, catalogue)
         session = await self._session(client)
         if isinstance(session, Rejection):
             return refusal(session)
+        client.keep_alive(session.id, limits.keepalive_s)
         if isinstance(message, Batch):
-            return await self._batch(message, session, client)
-        return await self._broker.carry(
-            self._broker.decide(message, session), message, session, client.headers
-        )
+            return await self._batch(message, session, client, catalogue)
+        request = Request(message, client.headers, session, catalogue)
+        return await self._broker.carry(self._broker.decide(request), request)
 
-    async def _batch(self, batch: Batch, session: Session, client: "Client") -> Reply:
+    def _catalogue(self, headers: dict[str, str]) -> Catalogue | Rejection:
+        """What this client may see: all of it, or what a virtual server shows."""
+        name = headers.get(VIRTUAL_SERVER_HEADER)
+        if name is None:
+            return self._broker.publication.current
+        server = self._broker.registry.virtual_servers.get(name)
+        if server is None:
+            return Rejection(400, INVALID_REQUEST, f"there is no virtual server {name!r}")
+        return self._broker.publication.view(server)
+
+    async def _batch(self, batch: Batch, session: Session, client: Client, catalogue: Catalogue) -> Reply:
         if session.version not in versions.BATCHING:
             return refusal(Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only"), session.id)
-        bodies = []
-        headers = {**client.headers, "accept": "application/json"}
-        for message in batch.messages:
-            if isinstance(message, Rejection):
-                bodies.append(refusal(message).body)
-                continue
-            reply = await self._broker.carry(self._broker.decide(message, session), message, session, headers)
-            if message.kind == "request":
-                bodies.append(reply.body)
-        if not bodies:
+        replies = await asyncio.gather(
+            *(self._batched(message, session, client, catalogue) for message in batch.messages)
+        )
+        answered = [reply for reply in replies if reply.body or reply.frames is not None]
+        if not answered:
             return Reply(202, session_id=session.id)
-        return Reply(200, b"[" + b",".join(bodies) + b"]", session_id=session.id)
+        if all(reply.frames is None for reply in answered):
+            bodies = b",".join(reply.body for reply in answered)
+            return Reply(200, b"[" + bodies + b"]", session_id=session.id)
+        return Reply(200, frames=merged(answered), session_id=session.id)
 
-    async def _session(self, client: "Client") -> Session | Rejection:
+    async def _batched(
+        self, message: Message | Rejection, session: Session, client: Client, catalogue: Catalogue
+    ) -> Reply:
+        if isinstance(message, Rejection):
+            return refusal(message)
+        if message.method == "initialize":
+            text = "initialize must not be part of a batch"
+            return refusal(Rejection(400, INVALID_REQUEST, text, id=message.id))
+        request = Request(message, client.headers, session, catalogue)
+        return await self._broker.carry(self._broker.decide(request), request)
+
+    async def _session(self, client: Client) -> Session | Rejection:
         id_ = client.headers.get(SESSION_HEADER)
+        alias = self._broker.registry.gateway.session_header_alias
+        if not id_ and alias:
+            id_ = client.headers.get(alias)
         if not id_:
             return Rejection(400, INVALID_REQUEST, "no session ID found")
         session = await self._broker.sessions.find(id_)
         return session or Rejection(404, INVALID_REQUEST, "session not found: it has ended or never was")
 
-    async def _get(self, client: "Client") -> Reply:
+    async def _get(self, client: Client) -> Reply:
         if not accepts(client.headers, "text/event-stream"):
             return refusal(Rejection(406, INVALID_REQUEST, "Accept must list text/event-stream"))
+        catalogue = self._catalogue(client.headers)
+        if isinstance(catalogue, Rejection):
+            return refusal(catalogue)
         session = await self._session(client)
         if isinstance(session, Rejection):
             return refusal(session)
@@ -139,27 +167,33 @@ class Endpoint:
         cursor = decode_cursor(last) if last else None
         if cursor is not None and cursor.backend:
             return await self._broker.resume(session, cursor, client.headers)
+
+        def seen() -> Catalogue:
+            now = self._catalogue(client.headers)
+            return catalogue if isinstance(now, Rejection) else now
+
         listening = Listening(
             session,
             self._broker.sessions,
             lambda: self._broker.backends,
             self._broker.publication,
+            seen,
             self._broker.registry.limits,
             cursor,
             client.headers,
             self._operator.nudge,
-            self._broker.streams,
+            self._broker.upstream.streams,
         )
         return Reply(200, frames=listening.frames(), session_id=session.id)
 
-    async def _delete(self, client: "Client") -> Reply:
+    async def _delete(self, client: Client) -> Reply:
         session = await self._session(client)
         if isinstance(session, Rejection):
             return refusal(session)
         await self._broker.end(session, client.headers)
         return Reply(200)
 
-    async def _options(self, _: "Client") -> Reply:
+    async def _options(self, _: Client) -> Reply:
         allow = b"content-type, accept, authorization, mcp-session-id, mcp-protocol-version, last-event-id"
         return Reply(
             204,
@@ -170,7 +204,7 @@ class Endpoint:
             ],
         )
 
-    async def _other(self, client: "Client", path: str) -> None:
+    async def _other(self, client: Client, path: str) -> None:
         if client.scope["method"] not in ("GET", "HEAD"):
             await client.reply(Reply(404))
             return
@@ -183,83 +217,27 @@ class Endpoint:
         await client.reply(Reply(404) if found is None else Reply(200, json.dumps(found).encode()))
 
 
-class Client:
-    """One HTTP request of a client, and the answer to it."""
+async def merged(replies: list[Reply]) -> AsyncIterator[bytes]:
+    """The answers of a batch as they come, each as an event of its own."""
+    queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=64)
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str]) -> None:
-        self.scope = scope
-        self.headers = headers
-        self._receive = receive
-        self._send = send
-        self._task = asyncio.current_task()
-        self._gone = False
-        self._read = False
+    async def drain(reply: Reply) -> None:
+        if reply.frames is None:
+            await queue.put(sse.encode(reply.body))
+        else:
+            async for piece in reply.frames:
+                await queue.put(piece)
+        await queue.put(None)
 
-    async def body(self, limit: int) -> bytes | None:
-        """The request's body, None when it is larger than `limit`."""
-        declared = self.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > limit:
-            return None
-        message = await self._receive()
-        body: bytes = message.get("body", b"")
-        while message.get("more_body"):
-            message = await self._receive()
-            body += message.get("body", b"")
-            if len(body) > limit:
-                return None
-        self._read = True
-        return body
-
-    @contextlib.asynccontextmanager
-    async def watched(self) -> Any:
-        """Whoever goes away ends his request; short ones are not worth watching."""
-        watcher: list[asyncio.Task[None]] = []
-        timer = asyncio.get_running_loop().call_later(
-            WATCH_AFTER_S, lambda: watcher.append(asyncio.ensure_future(self._watch()))
-        )
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self._gone:
-                raise
-        finally:
-            timer.cancel()
-            for task in watcher:
-                task.cancel()
-
-    async def _watch(self) -> None:
-        if self.scope["method"] == "POST" and not self._read:
-            return
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._gone = True
-        if self._task is not None:
-            self._task.cancel()
-
-    async def reply(self, reply: Reply) -> None:
-        headers = [*reply.headers]
-        if reply.session_id:
-            headers.append((b"mcp-session-id", reply.session_id.encode()))
-        if "origin" in self.headers and reply.status != 403:
-            headers.append((b"access-control-allow-origin", self.headers["origin"].encode("latin-1")))
-            headers.append((b"access-control-expose-headers", b"mcp-session-id"))
-        if reply.frames is not None:
-            await self._stream(reply, headers)
-            return
-        if reply.body:
-            headers.append((b"content-type", b"application/json"))
-        headers.append((b"content-length", b"%d" % len(reply.body)))
-        await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": reply.body})
-
-    async def _stream(self, reply: Reply, headers: list[tuple[bytes, bytes]]) -> None:
-        frames = reply.frames
-        assert frames is not None  # noqa: S101 - the caller looked
-        headers += [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache, no-transform")]
-        await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        try:
-            async for piece in frames:
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-        finally:
-            await frames.aclose()  # type: ignore[attr-defined]
-        await self._send({"type": "http.response.body", "body": b""})
+    drains = [asyncio.create_task(drain(reply)) for reply in replies]
+    try:
+        left = len(drains)
+        while left:
+            piece = await queue.get()
+            if piece is None:
+                left -= 1
+            else:
+                yield piece
+    finally:
+        for task in drains:
+            task.cancel()

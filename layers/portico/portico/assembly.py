@@ -8,9 +8,10 @@ import time
 from typing import Any
 
 from authz.origins import OriginRules
-from portico.asgi import Endpoint, Receive, Scope, Send
+from portico.asgi import Endpoint
 from portico.backends.remote import RemoteBackend
 from portico.broker import Broker
+from portico.client import Receive, Scope, Send
 from portico.discovery import STATUS, Discovery, Publication
 from portico.http1 import HttpClient
 from portico.protocol import versions

@@ -6,7 +6,7 @@ Answers to list requests are bytes, made once per catalogue.
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -44,6 +44,8 @@ class Listing:
     capabilities: dict[str, Any] = field(default_factory=dict)
     instructions: str = ""
     version: str = ""
+    personal: bool = False
+    """Its tools and prompts differ from user to user: they are asked for with each user's own headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +69,42 @@ class Catalogue:
     instructions: str
     problems: Mapping[str, str]
     """Per backend, what of it was refused and why."""
+    personal: Mapping[str, str] = field(default_factory=dict)
+    """Prefix to backend, of those whose tools and prompts differ from user to user."""
+    limits: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Per listing name, the only names that may be seen; a listing that is not here is not limited."""
 
     def tool(self, name: str) -> Entry | None:
-        return self.tools.get(name) or self.tools.get(names.joined(name))
+        """Exact name first, then the form with spaces, then a personal backend's prefix."""
+        found = self.tools.get(name) or self.tools.get(names.joined(name))
+        return found or self._personal("tools", name)
+
+    def prompt(self, name: str) -> Entry | None:
+        return self.prompts.get(name) or self._personal("prompts", name)
+
+    def _personal(self, listing: str, name: str) -> Entry | None:
+        fitting = [prefix for prefix in self.personal if name.startswith(prefix) and name != prefix]
+        if not fitting or not self.shows(listing, name):
+            return None
+        prefix = max(fitting, key=len)
+        return Entry(self.personal[prefix], name[len(prefix) :], {})
+
+    def shows(self, listing: str, name: str) -> bool:
+        return listing not in self.limits or name in self.limits[listing]
+
+    def limited(self, limits: Mapping[str, frozenset[str]]) -> "Catalogue":
+        """The part of it that a virtual server shows: per listing name, only these names."""
+
+        def kept(listing: str, entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
+            only = limits.get(listing)
+            return entries if only is None else {n: entry for n, entry in entries.items() if n in only}
+
+        shown = {
+            listing: [item for item in items if listing not in limits or item["name"] in limits[listing]]
+            for listing, items in self.definitions.items()
+        }
+        tools, prompts = kept("tools", self.tools), kept("prompts", self.prompts)
+        return replace(self, tools=tools, prompts=prompts, definitions=shown, limits=limits)
 
     def owner(self, uri: str) -> str | None:
         """Exact listing first, then template, then the only backend with addresses of that scheme.
@@ -125,9 +160,12 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
     shown: dict[str, list[Definition]] = {name: [] for name in LISTS.values()}
     problems: dict[str, str] = {}
     capabilities: dict[str, Mapping[str, Any]] = {}
+    personal: dict[str, str] = {}
     texts = []
     for listing in listings:
         capabilities[listing.backend] = listing.capabilities
+        if listing.personal:
+            personal[listing.prefix] = listing.backend
         if listing.instructions:
             texts.append(f"## {listing.backend}\n{listing.instructions}")
         notes = [
@@ -139,7 +177,9 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
         if any(notes):
             problems[listing.backend] = "; ".join(filter(None, notes))
     patterns = tuple((names.template_pattern(text), text, backend) for text, backend in templates.items())
-    return Catalogue(tools, prompts, resources, patterns, shown, capabilities, "\n\n".join(texts), problems)
+    return Catalogue(
+        tools, prompts, resources, patterns, shown, capabilities, "\n\n".join(texts), problems, personal
+    )
 
 
 def _add_named(
@@ -149,6 +189,8 @@ def _add_named(
     entries: dict[str, Entry],
     shown: list[Definition],
 ) -> str:
+    if listing.personal:
+        return ""
     named = {names.expose(listing.prefix, item["name"]): item for item in definitions}
     clashes = [name for name in named if name in entries]
     if clashes:

@@ -18,7 +18,7 @@ from portico.catalogue import Catalogue, Listing, merge, tool_problem
 from portico.errors import BackendBroken, BackendError
 from portico.protocol import sse, versions
 from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Rejection, dumps, error, result
-from portico.registry import Registry
+from portico.registry import Registry, VirtualServer
 from portico.sessions import UpstreamSession
 from portico.stores.base import ABSENT, Conflict, Store
 
@@ -42,10 +42,22 @@ class Publication:
 
     def __init__(self) -> None:
         self.current: Catalogue = merge([])
+        self._views: dict[VirtualServer, Catalogue] = {}
         self._changed = asyncio.Event()
+
+    def view(self, server: VirtualServer | None) -> Catalogue:
+        """The catalogue in force, or the part of it that a virtual server shows."""
+        if server is None:
+            return self.current
+        if server not in self._views:
+            limits = {"tools": server.tools, "prompts": server.prompts}
+            only = {name: frozenset(shown) for name, shown in limits.items() if shown is not None}
+            self._views[server] = self.current.limited(only)
+        return self._views[server]
 
     def publish(self, catalogue: Catalogue) -> None:
         self.current = catalogue
+        self._views = {}
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -1,29 +1,31 @@
 """A client's GET stream: changes of the catalogue, and what the session's backends say on their own streams.
 
-The event id is a cursor, so the stream can be taken up again on any instance with nothing stored.
+The event id is a cursor, so the stream can be taken up again on any instance with nothing stored. Of several streams
+of one session the newest speaks, the others are only kept alive: no message goes out on two of them.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from portico.backends.remote import RemoteBackend
-from portico.catalogue import CHANGE_NOTICES
+from portico.catalogue import CHANGE_NOTICES, Catalogue
 from portico.discovery import Publication
 from portico.errors import BackendError
-from portico.http1 import Headers
 from portico.protocol import jsonrpc, sse, versions
 from portico.protocol.jsonrpc import Message
 from portico.protocol.tickets import Cursor
 from portico.registry import Limits
 from portico.relay import one_line, readdress
 from portico.sessions import Session, Sessions, Streams, UpstreamSession
+from portico.upstream import lines
 
 LOOK_S = 1.0
-"""How often a stream looks whether its session has ended or got a new upstream session elsewhere."""
+"""How often a stream looks whether its session has ended, got a new upstream session, or speaks on another stream."""
 
 OPEN_S = 1.0
 """How long a session's first call waits for the backend's own stream: what comes before that is open is lost."""
@@ -47,6 +49,7 @@ class Listening:
         sessions: Sessions,
         backends: Callable[[], dict[str, RemoteBackend]],
         publication: Publication,
+        catalogue: Callable[[], Catalogue],
         limits: Limits,
         cursor: Cursor | None,
         headers: dict[str, str],
@@ -57,81 +60,96 @@ class Listening:
         self._sessions = sessions
         self._backends = backends
         self._publication = publication
+        self._catalogue = catalogue
         self._limits = limits
         self._headers = headers
         self._nudge = nudge
         self._streams = streams
-        self._known = dict(cursor.known) if cursor else dict(publication.current.digests)
+        self._known = dict(cursor.known) if cursor else dict(catalogue().digests)
         self._heard = dict(cursor.heard) if cursor else {}
         self._ears: dict[str, Ear] = {}
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=256)
+        self._id = uuid.uuid4().hex
+        self._speaks = asyncio.Event()
 
     def _frame(self, data: bytes, retry: int | None = None) -> bytes:
         cursor = Cursor(heard=dict(self._heard), known=dict(self._known))
         return sse.encode(data, cursor.encode(), retry)
 
     async def frames(self) -> AsyncIterator[bytes]:
+        await self._sessions.listen(self._session, self._id)
+        self._speaks.set()
         yield self._frame(b"", 1000) if self._session.version in versions.RESUMABLE else b": open\n\n"
         catalogue = asyncio.create_task(self._watch_catalogue())
-        upstream = asyncio.create_task(self._watch_upstream())
-        self._streams.setdefault(self._session.id, set()).add(self.attend)
-        ends = time.monotonic() + self._limits.stream_s if self._limits.stream_s else None
+        session = asyncio.create_task(self._watch_session())
+        self._streams.setdefault(self._session.id, set()).add(self._attend)
+        ends = time.monotonic() + self._limits.stream_s if self._limits.stream_s else float("inf")
+        beat = time.monotonic() + self._limits.keepalive_s
         try:
-            while not upstream.done():
-                wait = self._limits.keepalive_s
-                if ends is not None:
-                    wait = min(wait, ends - time.monotonic())
-                    if wait <= 0:
-                        yield self._frame(b"", 100)
-                        return
-                try:
-                    async with asyncio.timeout(min(wait, LOOK_S * 2) if ends is None else wait):
-                        data = await self._queue.get()
-                except TimeoutError:
-                    if wait <= LOOK_S * 2 or self._due():
-                        yield sse.KEEP_ALIVE
-                    continue
-                yield self._frame(data)
+            while not session.done():
+                now = time.monotonic()
+                if now >= ends:
+                    yield self._frame(b"", 100)
+                    return
+                if now >= beat:
+                    yield sse.KEEP_ALIVE
+                    beat = now + self._limits.keepalive_s
+                data = await self._next(min(beat, ends, now + LOOK_S) - now)
+                if data is not None:
+                    yield self._frame(data)
         finally:
-            self._streams[self._session.id].discard(self.attend)
+            self._streams[self._session.id].discard(self._attend)
             if not self._streams[self._session.id]:
                 del self._streams[self._session.id]
-            for task in (catalogue, upstream, *(ear.task for ear in self._ears.values())):
-                task.cancel()
+            catalogue.cancel()
+            session.cancel()
+            self._be_quiet()
+            await asyncio.shield(self._sessions.stop_listening(self._session, self._id))
 
-    _last_beat = 0.0
-
-    def _due(self) -> bool:
-        now = time.monotonic()
-        if now - self._last_beat < self._limits.keepalive_s:
-            return False
-        self._last_beat = now
-        return True
+    async def _next(self, seconds: float) -> bytes | None:
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                return await self._queue.get()
+        except TimeoutError:
+            return None
 
     async def _watch_catalogue(self) -> None:
         while True:
-            for kind, digest in self._publication.current.digests.items():
+            await self._speaks.wait()
+            for kind, digest in self._catalogue().digests.items():
                 if self._known.get(kind) != digest:
                     self._known[kind] = digest
                     await self._queue.put(jsonrpc.notification(CHANGE_NOTICES[kind]))
             await self._publication.next(3600)
 
-    async def _watch_upstream(self) -> None:
+    async def _watch_session(self) -> None:
         """Ends when the session does."""
         while (session := await self._sessions.find(self._session.id)) is not None:
-            for upstream in session.upstream.values():
-                self._attend(upstream)
+            if not session.listener:
+                await self._sessions.listen(session, self._id)
+            elif session.listener != self._id:
+                self._be_quiet()
+            else:
+                self._speaks.set()
+                for upstream in session.upstream.values():
+                    self._listen_to(upstream)
             await asyncio.sleep(LOOK_S)
 
-    async def attend(self, upstream: UpstreamSession) -> None:
+    def _be_quiet(self) -> None:
+        self._speaks.clear()
+        for ear in self._ears.values():
+            ear.task.cancel()
+        self._ears = {}
+
+    async def _attend(self, upstream: UpstreamSession) -> None:
         """Hear a new upstream session from its beginning."""
-        ear = self._attend(upstream)
+        ear = self._listen_to(upstream) if self._speaks.is_set() else None
         if ear is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(OPEN_S):
                     await ear.open.wait()
 
-    def _attend(self, upstream: UpstreamSession) -> Ear | None:
+    def _listen_to(self, upstream: UpstreamSession) -> Ear | None:
         key = f"{upstream.backend}#{upstream.record}"
         backend = self._backends().get(upstream.backend)
         if key not in self._ears and backend is not None:
@@ -141,10 +159,10 @@ class Listening:
 
     async def _hear(self, backend: RemoteBackend, upstream: UpstreamSession, answered: asyncio.Event) -> None:
         """One backend's own stream for this session. A backend that offers none is left alone."""
-        headers: Headers = [*backend.forwardable(self._headers), *backend.credential("call")]
         while True:
             try:
-                exchange = await backend.listen(upstream, headers, self._heard.get(backend.name, ""))
+                sent = lines(backend, self._headers)
+                exchange = await backend.listen(upstream, sent, self._heard.get(backend.name, ""))
                 try:
                     there = await exchange.head(10) and exchange.status == 200
                     answered.set()

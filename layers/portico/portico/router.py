@@ -86,7 +86,7 @@ def _route_name(message: Message, catalogue: Catalogue, kind: NameKind) -> Decis
     if member is None or not isinstance(member.value, str) or not member.value:
         return Refuse(Rejection(400, INVALID_PARAMS, f"no {kind} name set", id=message.id))
     name: str = member.value
-    entry = catalogue.tool(name) if kind == "tool" else catalogue.prompts.get(name)
+    entry = catalogue.tool(name) if kind == "tool" else catalogue.prompt(name)
     if entry is None:
         if kind == "tool":
             return UnknownTool(name)
@@ -135,7 +135,7 @@ def _route_completion(message: Message, catalogue: Catalogue) -> Decision:
     if reference.value.get("type") == "ref/resource":
         return _route_address(message, catalogue, reference.value.get("uri"))
     member = read_members(message.text, reference.start)[0].get("name")
-    entry = catalogue.prompts.get(member.value) if member and isinstance(member.value, str) else None
+    entry = catalogue.prompt(member.value) if member and isinstance(member.value, str) else None
     if member is None or entry is None:
         return Refuse(Rejection(200, INVALID_PARAMS, "Unknown prompt in ref", id=message.id))
     return Forward(

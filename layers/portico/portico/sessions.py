@@ -1,16 +1,18 @@
 """Gateway sessions and the upstream sessions that hang on them: rows in the store, one partition per session."""
 
+import contextlib
 import json
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from portico.stores.base import ABSENT, Conflict, Record, Store
 
 _ABOUT = "ABOUT"
 _BACKEND = "BACKEND#"
+_LISTENER = "LISTENER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Session:
     """Address to backend."""
     upstream: dict[str, UpstreamSession] = field(default_factory=dict)
     record: str = ""
+    listener: str = ""
+    """The one GET stream, of however many, on which this session is told things."""
+
+    def having(self, upstream: dict[str, UpstreamSession]) -> "Session":
+        return replace(self, upstream=upstream)
 
 
 class Sessions:
@@ -60,9 +67,12 @@ class Sessions:
         """One read: the session and all its upstream sessions."""
         about: Record | None = None
         upstream: dict[str, UpstreamSession] = {}
+        listener = ""
         for record in await self._store.query(_partition(id_)):
             if record.sort == _ABOUT:
                 about = record
+            elif record.sort == _LISTENER:
+                listener = record.value.decode()
             elif record.sort.startswith(_BACKEND):
                 name = record.sort[len(_BACKEND) :]
                 fields = json.loads(record.value)
@@ -75,7 +85,22 @@ class Sessions:
             upstream=upstream,
             expires_at=about.expires_at,
             record=about.version,
+            listener=listener,
         )
+
+    async def listen(self, session: Session, listener: str) -> None:
+        """From now on this stream speaks, and no other."""
+        partition = _partition(session.id)
+        await self._store.put(partition, _LISTENER, listener.encode(), expires_at=session.expires_at)
+        if await self._store.get(partition, _ABOUT) is None:
+            await self._store.delete(partition, _LISTENER)
+
+    async def stop_listening(self, session: Session, listener: str) -> None:
+        """Another stream of the session may speak now, unless one does already."""
+        record = await self._store.get(_partition(session.id), _LISTENER)
+        if record is not None and record.value == listener.encode():
+            with contextlib.suppress(Conflict):
+                await self._store.delete(_partition(session.id), _LISTENER, expect=record.version)
 
     async def change(
         self, session: Session, *, level: str | None = None, subscribe: tuple[str, str | None] | None = None

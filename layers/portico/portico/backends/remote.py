@@ -182,6 +182,7 @@ class RemoteBackend:
             capabilities,
             instructions if isinstance(instructions, str) else "",
             session.version,
+            self.declared.user_specific_list,
         )
 
     async def pages(

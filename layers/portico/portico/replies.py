@@ -1,0 +1,24 @@
+"""What goes back to a client: a whole body, or frames as they come."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from portico.protocol import jsonrpc
+from portico.protocol.jsonrpc import Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int = 200
+    body: bytes = b""
+    frames: AsyncIterator[bytes] | None = None
+    session_id: str = ""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+def refusal(rejection: Rejection, session_id: str = "") -> Reply:
+    return Reply(rejection.status, jsonrpc.error(rejection), session_id=session_id)
+
+
+async def once(piece: bytes) -> AsyncIterator[bytes]:
+    yield piece
