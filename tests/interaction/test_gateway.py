@@ -278,7 +278,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def faulty():
-    limits = {"call_timeout_s": 2, "keepalive_s": 1}
+    limits = {"call_timeout_s": 2}
     with fault_server() as server, gateway(config(("f", server.url, {}), limits=limits)) as process:
         yield process
 

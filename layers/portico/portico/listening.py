@@ -116,11 +116,22 @@ class Listening:
     async def _watch_catalogue(self) -> None:
         while True:
             await self._speaks.wait()
-            for kind, digest in self._catalogue().digests.items():
-                if self._known.get(kind) != digest:
-                    self._known[kind] = digest
-                    await self._queue.put(jsonrpc.notification(CHANGE_NOTICES[kind]))
+            digests = self._catalogue().digests
+            changed = [kind for kind, digest in digests.items() if self._known.get(kind) != digest]
+            if changed and await self._is_quiet():
+                continue
+            for kind in changed:
+                self._known[kind] = digests[kind]
+                await self._queue.put(jsonrpc.notification(CHANGE_NOTICES[kind]))
             await self._publication.next(3600)
+
+    async def _is_quiet(self) -> bool:
+        """Asked before speaking: another stream may have begun since the last look."""
+        session = await self._sessions.find(self._session.id)
+        if session is not None and session.listener not in ("", self._id):
+            self._be_quiet()
+            return True
+        return False
 
     async def _watch_session(self) -> None:
         """Ends when the session does."""

@@ -84,9 +84,10 @@ class CallStream:
     async def _relay(self) -> AsyncIterator[bytes]:
         silent = 0.0
         while True:
-            chunk = await self._exchange.chunk(self._keepalive_s)
+            patience = min(self._keepalive_s, self._allowed - silent)
+            chunk = await self._exchange.chunk(patience)
             if chunk is None:
-                silent += self._keepalive_s
+                silent += patience
                 if silent >= self._allowed:
                     raise BackendTimedOut(f"the backend has been silent for {self._allowed:g} s")
                 yield sse.KEEP_ALIVE
