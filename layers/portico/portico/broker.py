@@ -216,9 +216,7 @@ class Broker:
         try:
             await self._head(exchange)
             if await self._forgotten(exchange):
-                upstream = await self.upstream.renewed(
-                    backend, session, upstream, catalogue, request.headers
-                )
+                upstream = await self.upstream.renewed(backend, session, upstream, catalogue, request.headers)
                 exchange = await backend.post(upstream, body, sent)
                 await self._head(exchange)
             return await self._relay(exchange, backend, upstream, request)
