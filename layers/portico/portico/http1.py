@@ -159,9 +159,10 @@ class Exchange(asyncio.Protocol):
 
     async def head(self, seconds: float) -> bool:
         """Whether status and headers came in time. May be asked again."""
+        deadline = self._loop.time() + seconds
         while not self.status:
             self._raise_failure()
-            if not await self._news(seconds):
+            if not await self._news(deadline - self._loop.time()):
                 return False
         return True
 
@@ -184,9 +185,10 @@ class Exchange(asyncio.Protocol):
 
     async def body(self, limit: int, seconds: float) -> bytes:
         """The whole body; BackendBroken when it is longer than `limit`."""
+        deadline = self._loop.time() + seconds
         pieces: list[bytes] = []
         size = 0
-        while piece := await self.chunk(seconds):
+        while piece := await self.chunk(deadline - self._loop.time()):
             size += len(piece)
             if size > limit:
                 self.close()
@@ -216,6 +218,17 @@ class Exchange(asyncio.Protocol):
             self._transport.abort()
 
 
+def _head(verb: bytes, to: Address, authority: bytes | None, headers: Headers, length: int) -> bytes:
+    lines = [verb + b" " + to.path + b" HTTP/1.1", b"host: " + (authority or to.authority)]
+    lines += [name + b": " + value for name, value in headers]
+    if length or verb == b"POST":
+        lines.append(b"content-length: %d" % length)
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
+        raise ValueError("a header has a line break in it")
+    return head + b"\r\n\r\n"
+
+
 def _give_up(waiter: asyncio.Future[bool]) -> None:
     if not waiter.done():
         waiter.set_result(False)
@@ -240,12 +253,9 @@ class HttpClient:
     ) -> Exchange:
         """Send a request; the answer is read from the exchange. The caller closes it."""
         to = address(url)
+        head = _head(verb, to, authority, headers, len(body))
         exchange = self._idle(to, ca_cert) or await self._connect(to, ca_cert)
-        lines = [verb + b" " + to.path + b" HTTP/1.1\r\nhost: " + (authority or to.authority)]
-        lines += [name + b": " + value for name, value in headers]
-        if body or verb == b"POST":
-            lines.append(b"content-length: %d" % len(body))
-        exchange.send(b"\r\n".join(lines) + b"\r\n\r\n" + body)
+        exchange.send(head + body)
         return exchange
 
     def _idle(self, to: Address, ca_cert: str | None) -> Exchange | None:

@@ -10,10 +10,13 @@ import binascii
 import hashlib
 import hmac
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from portico.protocol.jsonrpc import INVALID_REQUEST, Rejection
+
+_header_text = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]*").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +61,17 @@ class Cursor:
 
 
 def decode_cursor(text: str) -> Cursor | None:
+    """None for what is no cursor. Its event ids go into headers, and anybody can write a cursor."""
     fields = _unpack(text)
     match fields:
-        case [str(backend), str(event), dict(heard), dict(known)]:
+        case [str(backend), str(event), dict(heard), dict(known)] if _header_text(event):
             return Cursor(backend, event, _strings(heard), _strings(known))
         case _:
             return None
 
 
 def _strings(value: dict[Any, Any]) -> dict[str, str]:
-    return {key: item for key, item in value.items() if isinstance(item, str)}
+    return {key: item for key, item in value.items() if isinstance(item, str) and _header_text(item)}
 
 
 def _tag(session_id: str, body: str) -> str:
