@@ -17,10 +17,18 @@ def joined(name: str) -> str:
 
 
 def template_pattern(template: str) -> re.Pattern[str]:
-    """What addresses a URI template (RFC 6570) can make. Generous: it only chooses the backend."""
-    pattern, at = "", 0
+    """What addresses a URI template (RFC 6570) can make. Generous: it only chooses the backend.
+
+    Each expression but the last takes as little as it can and never gives it back (an atomic group), so that no
+    template, however hostile, makes a match slow.
+    """
+    literals, kinds, at = [], [], 0
     for found in _EXPRESSION.finditer(template):
-        pattern += re.escape(template[at : found.start()])
-        pattern += "[^/]+" if found.group(1) == "" else ".*"
+        literals.append(re.escape(template[at : found.start()]))
+        kinds.append("[^/]+" if found.group(1) == "" else ".*")
         at = found.end()
-    return re.compile(pattern + re.escape(template[at:]), re.DOTALL)
+    literals.append(re.escape(template[at:]))
+    pattern = literals[0]
+    for kind, literal in zip(kinds[:-1], literals[1:-1], strict=True):
+        pattern += f"(?>{kind}?{literal})"
+    return re.compile(pattern + "".join(kinds[-1:]) + "".join(literals[1:][-1:]), re.DOTALL)
