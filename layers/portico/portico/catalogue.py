@@ -191,12 +191,17 @@ def _add_named(
 ) -> str:
     if listing.personal:
         return ""
-    named = {names.expose(listing.prefix, item["name"]): item for item in definitions}
+    named: dict[str, Definition] = {}
+    for item in definitions:
+        named.setdefault(names.expose(listing.prefix, item["name"]), item)
     clashes = [name for name in named if name in entries]
     if clashes:
         return f"conflicting {kind}s discovered. conflicting {kind} names [{', '.join(clashes)}]"
     for name, item in named.items():
-        entries[name] = Entry(listing.backend, item["name"], item.get("annotations") or {})
+        annotations = item.get("annotations")
+        entries[name] = Entry(
+            listing.backend, item["name"], annotations if isinstance(annotations, dict) else {}
+        )
         shown.append({**item, "name": name})
     return ""
 
@@ -206,9 +211,10 @@ def _add_addressed(
 ) -> str:
     clashes = []
     for item in definitions:
-        if item[key] in owners:
+        owner = owners.get(item[key])
+        if owner not in (None, listing.backend):
             clashes.append(item[key])
-        else:
+        elif owner is None:
             owners[item[key]] = listing.backend
             shown.append(item)
     return (
@@ -228,7 +234,15 @@ def tool_problem(tool: Any) -> str | None:
         return "inputSchema.properties is not an object"
     for name, inner in properties.items():
         kinds = inner.get("type", []) if isinstance(inner, dict) else []
-        for kind in [kinds] if isinstance(kinds, str) else kinds:
-            if kind not in _TYPES:
-                return f"property {name!r} has the unknown type {kind!r}"
+        for kind in kinds if isinstance(kinds, list) else [kinds]:
+            if not isinstance(kind, str) or kind not in _TYPES:
+                return f"property {name!r} has the unknown type {kind!r}"[:200]
     return None
+
+
+def capabilities_of(about: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What a backend said it can do; whatever is no object says no more than that it is there."""
+    said = about.get("capabilities")
+    if not isinstance(said, dict):
+        return {}
+    return {name: own if isinstance(own, dict) else {} for name, own in said.items() if own is not None}

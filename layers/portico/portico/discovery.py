@@ -10,11 +10,11 @@ import json
 import logging
 import time
 import uuid
-from dataclasses import asdict
+from dataclasses import fields, replace
 from typing import Any, Final
 
-from portico.backends.remote import RemoteBackend
-from portico.catalogue import Catalogue, Listing, merge, tool_problem
+from portico.backends.remote import RemoteBackend, UnsupportedVersion
+from portico.catalogue import Catalogue, Listing, capabilities_of, merge, tool_problem
 from portico.errors import BackendBroken, BackendError
 from portico.protocol import sse, versions
 from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Rejection, dumps, error, result
@@ -76,6 +76,7 @@ class Discovery:
         self._holder = uuid.uuid4().hex
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._nudges: dict[str, asyncio.Event] = {}
+        self._failures: dict[str, int] = {}
         self._seen: dict[str, str] | None = None
         self._follower: asyncio.Task[None] | None = None
 
@@ -123,7 +124,10 @@ class Discovery:
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(self._store.poll_s)
-            await self.refresh()
+            try:
+                await self.refresh()
+            except Exception:  # the boundary: a store that fails for once is asked again
+                log.exception("following the listings failed")
 
     async def refresh(self) -> None:
         """Publish a new catalogue if a listing has changed."""
@@ -145,22 +149,27 @@ class Discovery:
     # Watching one backend
 
     async def _watch(self, backend: RemoteBackend) -> None:
-        failures = 0
-        pause = 1.0
-        rules = self._registry.discovery
+        """The boundary: whatever goes wrong here, the next turn comes."""
+        self._failures[backend.name] = 0
         while True:
-            if not await self._hold_lease(backend.name):
-                await asyncio.sleep(min(LEASE_S / 3, rules.interval_s))
-                continue
             try:
-                await self._attend(backend)
-            except BackendError as error:
-                failures += 1
-                await self._failed(backend, failures, str(error))
-            else:
-                failures = 0
-            pause = min(pause * 2, rules.interval_s) if failures else min(1.0, rules.interval_s)
-            await self._rest(backend.name, pause)
+                await self._turn(backend)
+            except Exception:
+                log.exception("watching %s failed", backend.name)
+                await asyncio.sleep(1)
+
+    async def _turn(self, backend: RemoteBackend) -> None:
+        """Attend to it for as long as that goes well; after a failure wait, the longer the more there were in a row."""
+        name, interval_s = backend.name, self._registry.discovery.interval_s
+        if not await self._hold_lease(name):
+            await asyncio.sleep(min(LEASE_S / 3, interval_s))
+            return
+        try:
+            await self._attend(backend)
+        except BackendError as error:
+            self._failures[name] += 1
+            await self._failed(backend, self._failures[name], error)
+            await self._rest(name, min(2.0 ** min(self._failures[name] - 1, 16), interval_s))
 
     async def _attend(self, backend: RemoteBackend) -> None:
         """Open a session, list, then listen and list again until something breaks."""
@@ -169,16 +178,19 @@ class Discovery:
         session, about = await backend.initialize(
             versions.NEWEST_LEGACY, self._client, ASKED, headers, rules.timeout_s
         )
-        if "tools" not in (about.get("capabilities") or {}):
-            raise MissingCapabilities(["tools"])
-        listener = asyncio.create_task(self._listen(backend, session))
+        listener: asyncio.Task[None] | None = None
         try:
+            if "tools" not in capabilities_of(about):
+                raise MissingCapabilities(["tools"])
+            listener = asyncio.create_task(self._listen(backend, session))
             while True:
                 listing = await backend.offers(session, about, headers, rules.timeout_s)
                 await self._publish(backend, listing)
-                await self._rest(backend.name, rules.interval_s)
+                self._failures[backend.name] = 0
+                await self._rest(backend.name, self._registry.discovery.interval_s)
         finally:
-            await _stop(listener)
+            if listener is not None:
+                await _stop(listener)
             with contextlib.suppress(BackendError):
                 await asyncio.shield(backend.end(session, headers))
 
@@ -219,9 +231,11 @@ class Discovery:
     async def _heard(self, backend: RemoteBackend, session: UpstreamSession, data: bytes) -> None:
         try:
             message = json.loads(data) if data else {}
-        except ValueError:
+        except (ValueError, RecursionError):
             return
-        method = message.get("method", "") if isinstance(message, dict) else ""
+        method = message.get("method") if isinstance(message, dict) else None
+        if not isinstance(method, str):
+            return
         if method.endswith("/list_changed"):
             self.nudge(backend.name)
         elif method and "id" in message:
@@ -254,7 +268,7 @@ class Discovery:
         if invalid and self._registry.discovery.invalid_tools == "reject":
             raise InvalidTools(invalid)
         good = [tool for tool in listing.tools if not tool_problem(tool)]
-        value = dumps({**asdict(listing), "tools": good}).encode()
+        value = _written(replace(listing, tools=good))
         before = await self._store.get(LISTING, backend.name)
         if before is None or before.value != value:
             await self._store.put(LISTING, backend.name, value)
@@ -270,13 +284,18 @@ class Discovery:
         }
         await self._note(backend.name, status)
 
-    async def _failed(self, backend: RemoteBackend, failures: int, message: str) -> None:
-        log.warning("backend %s: %s", backend.name, message)
-        permanent = isinstance(message, str) and "unsupported protocol version" in message
-        if permanent or failures >= self._registry.discovery.drop_after_failures:
+    async def _failed(self, backend: RemoteBackend, failures: int, error: BackendError) -> None:
+        log.warning("backend %s: %s", backend.name, error)
+        unfit = isinstance(error, UnsupportedVersion | MissingCapabilities | InvalidTools)
+        if unfit or failures >= self._registry.discovery.drop_after_failures:
             await self._store.delete(LISTING, backend.name)
             await self.refresh()
-        await self._note(backend.name, {"ready": False, "message": message, "failures": failures})
+        status: dict[str, Any] = {"ready": False, "message": str(error), "failures": failures}
+        if isinstance(error, MissingCapabilities):
+            status["missingCapabilities"] = error.missing
+        if isinstance(error, InvalidTools):
+            status |= {"invalidTools": len(error.invalid), "invalidToolList": error.invalid}
+        await self._note(backend.name, status)
 
     async def _note(self, name: str, status: dict[str, Any]) -> None:
         await self._store.put(STATUS, name, dumps({**status, "lastValidated": time.time()}).encode())
@@ -284,6 +303,15 @@ class Discovery:
     async def _forget(self, name: str) -> None:
         await self._store.delete(LISTING, name)
         await self._store.delete(STATUS, name)
+
+
+def _written(listing: Listing) -> bytes:
+    """As it is kept. What cannot be merged is refused here, before it can do harm to the other backends."""
+    try:
+        merge([listing]).answers  # noqa: B018 - made to see whether it can be
+        return dumps({field.name: getattr(listing, field.name) for field in fields(listing)}).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BackendBroken(f"its listing cannot be used ({type(error).__name__})") from None
 
 
 class MissingCapabilities(BackendBroken):
@@ -296,6 +324,7 @@ class InvalidTools(BackendBroken):
     def __init__(self, invalid: list[dict[str, str]]) -> None:
         names = ", ".join(item["name"] or "(no name)" for item in invalid)
         super().__init__(f"invalid tool definitions: {names}")
+        self.invalid = invalid
 
 
 def _reply(method: str, id_: Id) -> bytes:

@@ -1,11 +1,12 @@
 """An HTTP MCP server behind the gateway: opening sessions with it, sending it messages, listing what it offers."""
 
+import asyncio
 import fnmatch
 import itertools
 import json
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from portico.catalogue import Listing
+from portico.catalogue import Listing, capabilities_of
 from portico.errors import BackendBroken, BackendRefused, BackendTimedOut, BackendUnreachable
 from portico.http1 import Exchange, Headers, HttpClient
 from portico.protocol import jsonrpc, sse, versions
@@ -84,7 +85,10 @@ class RemoteBackend:
         exchange.close()
 
     async def _open(self, verb: bytes, headers: Headers, body: bytes = b"") -> Exchange:
-        ca_cert = self.declared.ca_cert.resolve() if self.declared.ca_cert else None
+        try:
+            ca_cert = self.declared.ca_cert.resolve() if self.declared.ca_cert else None
+        except UnresolvedReference as error:
+            raise BackendUnreachable(f"the CA certificate of this backend cannot be had ({error})") from None
         return await self._http.open(
             verb, self.declared.url, headers, body, authority=self._authority, ca_cert=ca_cert
         )
@@ -105,7 +109,7 @@ class RemoteBackend:
         about = _result(message)
         spoken = about.get("protocolVersion")
         if spoken not in versions.LEGACY:
-            raise BackendBroken(f"unsupported protocol version {spoken!r}")
+            raise UnsupportedVersion(f"unsupported protocol version {spoken!r}"[:200])
         session = UpstreamSession(self.name, id_, spoken)
         await self.tell(session, jsonrpc.notification("notifications/initialized"), headers, seconds)
         return session, about
@@ -139,8 +143,13 @@ class RemoteBackend:
                 text = (await exchange.body(65536, seconds))[:200].decode("utf-8", "replace")
                 raise BackendRefused(exchange.status, f"the backend answered {exchange.status}: {text}")
             if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-                return await self._answer_in_stream(exchange, id_, seconds)
+                async with asyncio.timeout(seconds):
+                    return await self._answer_in_stream(exchange, id_, seconds)
             return _loads(await exchange.body(self._limit, seconds))
+        except TimeoutError:
+            raise BackendTimedOut("the backend's stream brought no answer in time") from None
+        except sse.FrameTooLarge as error:
+            raise BackendBroken(f"the backend sent {error}") from None
         finally:
             exchange.close()
 
@@ -157,7 +166,7 @@ class RemoteBackend:
         self, session: UpstreamSession, about: dict[str, Any], headers: Headers, seconds: float
     ) -> Listing:
         """Everything it lists, page after page."""
-        capabilities = about.get("capabilities") or {}
+        capabilities = capabilities_of(about)
         found: dict[str, list[dict[str, Any]]] = {}
         for method, key, capability in (
             ("tools/list", "tools", "tools"),
@@ -168,9 +177,8 @@ class RemoteBackend:
             found[key] = (
                 await self.pages(session, method, key, headers, seconds) if capability in capabilities else []
             )
-        named = [item for item in found["prompts"] if isinstance(item.get("name"), str)]
-        addressed = [item for item in found["resources"] if isinstance(item.get("uri"), str)]
-        templates = [item for item in found["resourceTemplates"] if isinstance(item.get("uriTemplate"), str)]
+        named, addressed = _with(found["prompts"], "name"), _with(found["resources"], "uri")
+        templates = _with(found["resourceTemplates"], "uriTemplate")
         instructions = about.get("instructions")
         return Listing(
             self.name,
@@ -190,6 +198,7 @@ class RemoteBackend:
     ) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = []
         params: dict[str, Any] = {}
+        size = 0
         for _ in range(PAGES):
             try:
                 result = await self.ask(session, method, params, headers, seconds)
@@ -198,15 +207,30 @@ class RemoteBackend:
             page = result.get(key)
             if not isinstance(page, list):
                 raise BackendBroken(f"{method} answered without {key}")
+            size += len(jsonrpc.dumps(page))
+            if size > self._limit:
+                raise BackendBroken(f"{method} lists more than {self._limit} bytes")
             items += [item for item in page if isinstance(item, dict)]
-            if not result.get("nextCursor"):
+            cursor = result.get("nextCursor")
+            if not cursor:
                 return items
-            params = {"cursor": result["nextCursor"]}
+            if params.get("cursor") == cursor:
+                raise BackendBroken(f"{method} goes round in a circle")
+            params = {"cursor": cursor}
         raise BackendBroken(f"{method} does not end after {PAGES} pages")
 
 
 class MethodUnknown(BackendBroken):
     pass
+
+
+class UnsupportedVersion(BackendBroken):
+    pass
+
+
+def _with(items: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """Those that can be named: the rest of a listing is of no use to anybody."""
+    return [item for item in items if isinstance(item.get(key), str) and item[key]]
 
 
 def _session_headers(session: UpstreamSession) -> Headers:
@@ -216,9 +240,13 @@ def _session_headers(session: UpstreamSession) -> Headers:
     return lines
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
 def _loads(body: bytes) -> dict[str, Any]:
     try:
-        message = json.loads(body)
+        message = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise BackendBroken("the backend sent what is not JSON") from None
     if not isinstance(message, dict):
