@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 from portico.catalogue import LISTS, Catalogue, Entry
 from portico.protocol.jsonrpc import (
     INVALID_PARAMS,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
     Member,
@@ -148,6 +149,8 @@ def _route_notification(message: Message, session_id: str, now: float) -> Decisi
         return _route_answer(message, message.params["progressToken"], session_id, now)
     if message.method in ("notifications/cancelled", "notifications/roots/list_changed"):
         return Spread(message.text.encode())
+    if not message.method.startswith("notifications/"):
+        return Refuse(Rejection(400, INVALID_REQUEST, "no id set in json rpc payload"))
     return Ignore()
 
 
