@@ -54,6 +54,14 @@ def add_resource(state: State, args: Json) -> None:
     state.resources[args["uri"]] = resource | args.get("resource", {})
 
 
+def say(state: State, args: Json) -> None:
+    """{"method": m, "result": r}: whatever that is. For `initialize`, members to replace. Without a method: no more."""
+    if "method" in args:
+        state.said[args["method"]] = args["result"]
+    else:
+        state.said.clear()
+
+
 def notify(state: State, args: Json) -> int:
     message = notification(args.get("method", "notifications/tools/list_changed"), args.get("params"))
     return sum(session.push(message) for session in state.sessions.values())
@@ -145,6 +153,7 @@ ACTIONS: dict[str, Callable[[State, Json], int | None]] = {
         remove_tool,
         add_prompt,
         add_resource,
+        say,
         notify,
         forget_sessions,
         drop_capability,

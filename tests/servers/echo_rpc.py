@@ -57,7 +57,7 @@ def initialize(state: State, params: Json) -> tuple[Session, Json]:
         "serverInfo": {"name": state.name, "title": "Echo", "version": "1.0"},
         "instructions": f"Instructions of {state.name}.",
     }
-    return session, result
+    return session, result | state.said.get("initialize", {})
 
 
 def page(call: Call, name: str, items: Sequence[Json]) -> Json:
@@ -174,6 +174,8 @@ async def answer(call: Call) -> Json:
     """The whole response message. Only cancellation gets out of here as an exception."""
     family = call.method.partition("/")[0]
     method = METHODS.get(call.method)
+    if call.method in call.state.said:
+        return {"jsonrpc": "2.0", "id": call.id, "result": call.state.said[call.method]}
     try:
         if method is None or CAPABILITY_OF.get(family, family) in call.state.switches.dropped:
             raise RpcError(-32601, f"Method not found: {call.method}")

@@ -91,6 +91,12 @@ class Gateway(Process):
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
+def config(*backends: tuple[str, str, Json], **more: Any) -> Json:
+    """A configuration with these remote backends: name, URL, and what else is declared of each."""
+    declared = {name: {"kind": "remote", "url": url, **extra} for name, url, extra in backends}
+    return {"version": 1, "store": "memory", "backends": declared, **more}
+
+
 def module(name: str, *args: str) -> list[str]:
     return [sys.executable, "-m", name, *args]
 
