@@ -18,6 +18,10 @@ INTERNAL_ERROR: Final = -32603
 BACKEND_FAILED: Final = -32000
 BACKEND_TIMED_OUT: Final = -32001
 RESOURCE_NOT_FOUND: Final = -32002
+URL_ELICITATION_REQUIRED: Final = -32042
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
 
 Id = str | int | None
 Kind = Literal["request", "notification", "response"]

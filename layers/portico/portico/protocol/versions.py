@@ -1,9 +1,15 @@
 """Protocol versions are an enumerated set: they are looked up, never compared."""
 
-from typing import Final
+from typing import Final, Literal
+
+Era = Literal["legacy", "modern"]
 
 LEGACY: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 NEWEST_LEGACY: Final = LEGACY[-1]
+MODERN: Final = ("2026-07-28",)
+NEWEST_MODERN: Final = MODERN[-1]
+ALL: Final = (*reversed(MODERN), *reversed(LEGACY))
+"""The newest first."""
 
 ASSUMED: Final = "2025-03-26"
 """What a client that names no version speaks (specification, transports, Protocol Version Header)."""
