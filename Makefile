@@ -29,8 +29,8 @@ conformance: $(VENV)/.ready
 	$(BIN)/python -m tests.conformance $(ARGS)
 
 lock: $(VENV)/.ready
-	for name in runtime dev; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
-	  --generate-hashes --no-header --no-emit-index-url --no-emit-find-links -o requirements/$$name.txt requirements/$$name.in; done
+	for wanted in requirements/*.in; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	  --generate-hashes --no-header --no-emit-index-url --no-emit-find-links -o $${wanted%.in}.txt $$wanted || exit 1; done
 
 clean:
 	rm -rf $(VENV) .portico .cache

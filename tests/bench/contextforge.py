@@ -1,7 +1,8 @@
 """What ContextForge needs beyond a command: secrets of its own and its backends registered through its API.
 
 MCP clients come without a token (AUTH_REQUIRED=false), as they do to the other targets. Its rate limit, 100 calls a
-minute, and its refusal of loopback backends are switched off; everything else is as it ships (stateless, SQLite).
+minute, and its refusal of loopback backends are switched off. Sessions are stateful, as in its compose file: without
+them it opens a backend session per call and is several times slower. Everything else is as it ships (SQLite).
 """
 
 import http.client
@@ -25,7 +26,9 @@ def environment(directory: Path) -> dict[str, str]:
         "DATABASE_URL": f"sqlite:///{directory / 'contextforge.db'}",
         "AUTH_REQUIRED": "false",
         "RATE_LIMITING_ENABLED": "false",
+        "USE_STATEFUL_SESSIONS": "true",
         "SSRF_ALLOW_LOCALHOST": "true",
+        "ENVIRONMENT": "production",
         "LOG_LEVEL": "ERROR",
     }
 

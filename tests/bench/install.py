@@ -1,5 +1,6 @@
 """Puts a peer into its own directory under .cache/bench/, once per pinned version."""
 
+import asyncio
 import hashlib
 import shutil
 import subprocess
@@ -64,6 +65,16 @@ class Node:
         wanted = f"{self.package}@{self.pinned}"
         flags = ["--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", "--loglevel", "error"]
         install_once(self.name, wanted, [npm, "install", *flags, "--prefix", str(CACHE / self.name), wanted])
+
+
+async def installed(wanted: Python | Node | None) -> str | None:
+    """None once it is there, else why it is not."""
+    try:
+        if wanted:
+            await asyncio.to_thread(wanted.ensure)
+    except UnavailableError as error:
+        return str(error)
+    return None
 
 
 def install_once(name: str, wanted: str, *commands: list[str]) -> None:

@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.processes import Running, UnavailableError, free_port, say
+from tests.bench import echo
+from tests.bench.processes import Running, UnavailableError, free_port
 from tests.bench.session import FAILURES, Session
 from tests.bench.targets import Place, Target, backend
 
@@ -43,25 +44,18 @@ class Scene:
 
     async def launch(self, target: Target) -> Launched:
         """Raises UnavailableError, with the reason, if the target cannot be brought to answer."""
-        if target.install:
-            await asyncio.to_thread(target.install.ensure)
-        say(f"starting {target.name}")
         directory = Path(self.directory.name) / target.name
         directory.mkdir()
         place = Place(free_port(), self.backends, self.fillers, directory)
         environment = target.environment(place)
         process = self.start(target.command(place), target.name, environment)
-        started = time.monotonic()
         try:
             url, names = await self.ready(target, place, process, environment)
-            echo = next((name for name in names if re.search(r"(^|[^a-zA-Z0-9])echo$", name)), None)
-            if echo is None:
-                raise UnavailableError(f"no echo tool among {names[:3]}")
+            check_names(names, self.fillers)
         except UnavailableError:
             process.stop()
             raise
-        say(f"{target.name} answers after {time.monotonic() - started:.1f} s")
-        return Launched(target, url, len(names), echo, process)
+        return Launched(target, url, len(names), next(filter(is_echo, names)), process)
 
     async def ready(
         self, target: Target, place: Place, process: Running, environment: dict[str, str]
@@ -82,6 +76,20 @@ class Scene:
         for running in reversed(self.running):
             running.stop()
         self.directory.cleanup()
+
+
+def check_names(names: list[str], fillers: int) -> None:
+    """Every backend's tools must be there, under whatever prefix; ContextForge also makes "_" a "-"."""
+    plain = [f"_{name.replace('-', '_')}" for name in names]
+    backends = sum(map(is_echo, plain))
+    for tool in echo.tools(fillers):
+        found = sum(name.endswith(f"_{tool['name']}") for name in plain)
+        if not found or found != backends:
+            raise UnavailableError(f"lists {found} tools named {tool['name']} and {backends} named echo")
+
+
+def is_echo(name: str) -> bool:
+    return re.search(r"(^|[^a-zA-Z0-9])echo$", name) is not None
 
 
 async def address(target: Target, place: Place, process: Running, deadline: float) -> str:

@@ -1,10 +1,11 @@
 """The measurement: targets take turns in rounds, so that what disturbs the machine disturbs all of them alike.
 
-A turn is a closed loop of as many workers as sessions. It ends after its share of the operations or after its time,
-whichever comes first: slow targets get fewer operations, not more time.
+A turn is a closed loop of as many workers as sessions, all with fresh connections. It starts nothing more once its
+time is over: slow targets get fewer operations, not more time.
 """
 
 import asyncio
+import itertools
 import math
 import os
 import time
@@ -13,21 +14,26 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tests.bench.launch import Launched
-from tests.bench.processes import machine_cpu_s, say, snapshot, tree
+from tests.bench.processes import machine_cpu_s, snapshot, tree
+from tests.bench.progress import Progress
 from tests.bench.session import FAILURES, Session
 
 HANDSHAKES_AT_ONCE = 16
 MAX_ERRORS = 20
-WARM_UP = 1000
 
 Operation = Callable[[Session, str], Awaitable[float]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    count: int
+    """How long each target is measured at one operation and concurrency. The first turn of all is warm-up."""
+
     rounds: int
     seconds: float
+
+    @property
+    def turns(self) -> int:
+        return self.rounds + 1
 
 
 @dataclass
@@ -36,6 +42,7 @@ class Tally:
 
     latencies: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    per_s: list[float] = field(default_factory=list)
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
     tree_cpu_s: float = 0.0
@@ -53,6 +60,7 @@ class Row:
     errors: int
     first_error: str | None
     per_s: float
+    per_s_rounds: list[float]
     p50_ms: float
     p99_ms: float
     cpu_s_per_1000: float
@@ -62,26 +70,58 @@ class Row:
     seconds: float
     foreign_cpu_s: float
 
+    def summary(self) -> str:
+        return (
+            f"  {self.target:<15} {self.per_s:9,.1f}/s  p50 {self.p50_ms:8.2f} ms  p99 {self.p99_ms:8.2f} ms"
+            f"  CPU {self.cpu_s_per_1000:8.3f} s/1000  {self.operations} operations, {self.errors} errors"
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no word for "not a number" but null."""
         return {name: None if value != value else value for name, value in asdict(self).items()}  # noqa: PLR0124
 
 
-async def measure(targets: list[Launched], operations: list[str], concurrency: int, plan: Plan) -> list[Row]:
-    """One row per operation and target. A target whose sessions cannot be opened gets a row of errors."""
-    sessions: dict[str, list[Session]] = {}
+@dataclass(frozen=True)
+class Step:
+    """One operation at one concurrency, and how long a turn at it is expected to take."""
+
+    operation: str
+    concurrency: int
+    turn_s: float
+
+    def __str__(self) -> str:
+        return f"{self.operation} c={self.concurrency}"
+
+
+async def measure(targets: list[Launched], steps: list[Step], plan: Plan, progress: Progress) -> list[Row]:
+    """One row per step and target. Steps of one concurrency share its sessions."""
     rows: list[Row] = []
+    for level in sorted({step.concurrency for step in steps}):
+        rows += await measure_level(
+            targets, [step for step in steps if step.concurrency == level], plan, progress
+        )
+    return rows
+
+
+async def measure_level(
+    targets: list[Launched], steps: list[Step], plan: Plan, progress: Progress
+) -> list[Row]:
+    """A target whose sessions cannot be opened gets rows of errors."""
+    level, rows, usable = steps[0].concurrency, [], []
+    sessions: dict[str, list[Session]] = {}
     try:
         for target in targets:
-            opened = sessions[target.target.name] = [Session(target.url) for _ in range(concurrency)]
+            opened = sessions[target.target.name] = [Session(target.url) for _ in range(level)]
             if failure := await open_all(opened):
-                lost = Tally(errors=[failure] * concurrency)
-                rows += [row(operation, concurrency, target, lost) for operation in operations]
-        lost_names = {each.target for each in rows}
-        usable = [target for target in targets if target.target.name not in lost_names]
-        for operation in operations:
-            tallies = await rounds(usable, sessions, operation, plan)
-            rows += [row(operation, concurrency, target, tallies[target.target.name]) for target in usable]
+                rows += [row(step, target, Tally(errors=[failure])) for step in steps]
+            else:
+                usable.append(target)
+        for step in steps:
+            progress.say(f"{step}:")
+            tallies = await rounds(usable, sessions, step, plan, progress)
+            measured = [row(step, target, tallies[target.target.name]) for target in usable]
+            progress.show([each.summary() for each in measured])
+            rows += measured
     finally:
         await asyncio.gather(*(session.close() for opened in sessions.values() for session in opened))
     return rows
@@ -100,23 +140,21 @@ async def open_all(sessions: list[Session]) -> str | None:
 
 
 async def rounds(
-    targets: list[Launched], sessions: dict[str, list[Session]], operation: str, plan: Plan
+    targets: list[Launched], sessions: dict[str, list[Session]], step: Step, plan: Plan, progress: Progress
 ) -> dict[str, Tally]:
     tallies = {each.target.name: Tally() for each in targets}
-    share = math.ceil(plan.count / plan.rounds)
-    for number in range(plan.rounds):
+    for number in range(plan.turns):
         first = number % len(targets) if targets else 0
         for target in targets[first:] + targets[:first]:
-            opened, tally = sessions[target.target.name], tallies[target.target.name]
-            operate = operation_of(operation, target)
-            # Untimed: compilers get warm once, connections closed during the others' turns are made anew.
-            warm_up = Tally()
-            count = len(opened) if number else max(len(opened), min(share, WARM_UP))
-            await turn(opened, operate, warm_up, count=count, seconds=plan.seconds)
-            tally.errors += warm_up.errors
-            await measured_turn(target, opened, operate, tally, count=share, seconds=plan.seconds)
-    for target in targets:
-        progress(operation, target, tallies[target.target.name], len(sessions[target.target.name]))
+            name = target.target.name
+            opened, operate = sessions[name], operation_of(step.operation, target)
+            if number == 0:
+                warm_up = Tally()
+                await turn(opened, operate, warm_up, plan.seconds)
+                tallies[name].errors += warm_up.errors
+            else:
+                await measured_turn(target, opened, operate, tallies[name], plan.seconds)
+            progress.step(f"{step}: round {number} of {plan.rounds}, {name}", step.turn_s)
     return tallies
 
 
@@ -127,33 +165,34 @@ def operation_of(name: str, target: Launched) -> Operation:
 
 
 async def measured_turn(
-    target: Launched, sessions: list[Session], operate: Operation, tally: Tally, *, count: int, seconds: float
+    target: Launched, sessions: list[Session], operate: Operation, tally: Tally, seconds: float
 ) -> None:
-    foreign, before = foreign_cpu_s(), target.running.usage()
-    elapsed = await turn(sessions, operate, tally, count=count, seconds=seconds)
+    foreign, before, done = foreign_cpu_s(), target.running.usage(), len(tally.latencies)
+    elapsed = await turn(sessions, operate, tally, seconds)
     after = target.running.usage()
     tally.elapsed_s += elapsed
+    tally.per_s.append((len(tally.latencies) - done) / elapsed)
     tally.cpu_s += after.cpu_s - before.cpu_s
     tally.tree_cpu_s += after.tree_cpu_s - before.tree_cpu_s
     tally.rss_mib, tally.tree_rss_mib = after.rss_mib, after.tree_rss_mib
     tally.foreign_cpu_s += max(0.0, foreign_cpu_s() - foreign)
 
 
-async def turn(
-    sessions: list[Session], operate: Operation, tally: Tally, *, count: int, seconds: float
-) -> float:
+async def turn(sessions: list[Session], operate: Operation, tally: Tally, seconds: float) -> float:
     """Seconds from the first request to the last answer."""
-    texts = (f"text {number}" for number in range(count))
+    try:
+        await asyncio.gather(*(session.connect() for session in sessions))
+    except OSError as error:
+        tally.errors.append(f"not connected: {error}")
+    texts = (f"text {number}" for number in itertools.count())
     started = time.perf_counter()
 
     async def work(session: Session) -> None:
-        for text in texts:
+        while time.perf_counter() - started < seconds and len(tally.errors) <= MAX_ERRORS:
             try:
-                tally.latencies.append(await operate(session, text))
+                tally.latencies.append(await operate(session, next(texts)))
             except FAILURES as error:
                 tally.errors.append(f"{type(error).__name__}: {error}")
-            if time.perf_counter() - started > seconds or len(tally.errors) > MAX_ERRORS:
-                return
 
     await asyncio.gather(*(work(session) for session in sessions))
     return time.perf_counter() - started
@@ -165,18 +204,19 @@ def foreign_cpu_s() -> float:
     return machine_cpu_s() - sum(stats[pid].cpu_s for pid in tree(os.getpid(), stats))
 
 
-def row(operation: str, concurrency: int, target: Launched, tally: Tally) -> Row:
+def row(step: Step, target: Launched, tally: Tally) -> Row:
     done = len(tally.latencies)
     ordered = sorted(tally.latencies)
     thousands = done / 1000 or math.nan
     return Row(
-        operation=operation,
-        concurrency=concurrency,
+        operation=step.operation,
+        concurrency=step.concurrency,
         target=target.target.name,
         operations=done,
         errors=len(tally.errors),
         first_error=tally.errors[0] if tally.errors else None,
         per_s=done / tally.elapsed_s if tally.elapsed_s else 0.0,
+        per_s_rounds=tally.per_s,
         p50_ms=percentile(ordered, 0.50) * 1000,
         p99_ms=percentile(ordered, 0.99) * 1000,
         cpu_s_per_1000=tally.cpu_s / thousands,
@@ -191,11 +231,3 @@ def row(operation: str, concurrency: int, target: Launched, tally: Tally) -> Row
 def percentile(ordered: list[float], share: float) -> float:
     """Nearest rank; not a number if there is nothing."""
     return ordered[math.ceil(share * len(ordered)) - 1] if ordered else math.nan
-
-
-def progress(operation: str, target: Launched, tally: Tally, concurrency: int) -> None:
-    each = row(operation, concurrency, target, tally)
-    say(
-        f"{operation:<10} c={concurrency:<3} {target.target.name:<15} {each.per_s:9.1f}/s  p50 {each.p50_ms:.2f} ms"
-        f"  CPU {each.cpu_s_per_1000:.3f} s/1000  {each.operations} operations, {each.errors} errors"
-    )

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import platform
+import re
 import signal
 import socket
 import subprocess
@@ -146,6 +148,13 @@ def machine_cpu_s() -> float:
     with Path("/proc/stat").open() as file:
         user, nice, system = file.readline().split()[1:4]
     return (int(user) + int(nice) + int(system)) / TICKS_PER_S
+
+
+def machine() -> str:
+    """What the figures depend on, in a few words."""
+    models = re.findall(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    model = " ".join(models[0].split()) if models else platform.machine()
+    return f"{os.cpu_count()} cores ({model}), Linux {platform.release()}, Python {platform.python_version()}"
 
 
 def free_port() -> int:

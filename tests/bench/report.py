@@ -1,15 +1,17 @@
-"""The result as markdown: a table per question, what to know when reading it, and the verdicts."""
+"""The result as markdown: a table per operation, how each target was run, and one table that says it all."""
 
 import math
 from dataclasses import dataclass
 
-from tests.bench.measure import Row
+from tests.bench.measure import Plan, Row
+from tests.bench.processes import machine
 from tests.bench.targets import Target
 
 REFERENCE = "portico"
-NOT_PEERS = ("direct", REFERENCE)
 TIMES = "\N{MULTIPLICATION SIGN}"
 NOTHING = "\N{EN DASH}"
+DIVIDED = "\N{DIVISION SIGN}"
+NOISY_CORES = 0.2
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Table:
 
     @property
     def reference_level(self) -> int:
-        """Ratios are taken at concurrency 16, or the nearest below it that was measured."""
+        """Where one concurrency must do: 16, or the nearest below it that was measured."""
         return max((level for level in self.levels if level <= 16), default=min(self.levels, default=0))
 
     def at(self, target: str, level: int) -> Row | None:
@@ -38,73 +40,149 @@ class Table:
         return next(found, None)
 
 
+def report(tables: list[Table], plan: Plan, seconds: float) -> str:
+    bullets = "\n".join(f"* {line}" for line in notes(tables, plan, seconds))
+    details = "\n\n".join(markdown(table) for table in tables)
+    return f"## Details\n\n{details}\n\n{bullets}\n\n## Summary\n\n{summary(tables)}\n"
+
+
 def markdown(table: Table) -> str:
-    level = table.reference_level
     head = [
         table.title,
         per_level("per second, c=", table.levels),
-        f"{TIMES} Portico (c={level})",
+        f"Portico {DIVIDED} it",
         *(f"p50 / p99 ms, c={each}" for each in table.levels),
         per_level("CPU s per 1000, c=", table.levels),
-        f"{TIMES} Portico (c={level})",
+        f"it {DIVIDED} Portico",
         "RSS MiB",
         "errors",
     ]
-    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    lines += [cells(table, target, len(head)) for target in table.targets]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return rendered([head, *(cells(table, target) for target in table.targets)])
+
+
+def cells(table: Table, target: Target) -> list[str]:
+    if reason := table.unavailable.get(target.name):
+        return [titled(target), not_measured(reason)]
+    rows = [table.at(target.name, level) for level in table.levels]
+    return [
+        titled(target),
+        joined(row and short(row.per_s) for row in rows),
+        joined(
+            factor(table.at(REFERENCE, level), row, "per_s")
+            for level, row in zip(table.levels, rows, strict=True)
+        ),
+        *(latency(row) for row in rows),
+        joined(row and short(row.cpu_s_per_1000) for row in rows),
+        joined(
+            factor(row, table.at(REFERENCE, level), "cpu_s_per_1000")
+            for level, row in zip(table.levels, rows, strict=True)
+        ),
+        f"{max((row.rss_mib for row in rows if row), default=math.nan):.0f}",
+        str(sum(row.errors for row in table.rows if row.target == target.name)),
+    ]
+
+
+def summary(tables: list[Table]) -> str:
+    """One row per target: calls in full, of the other tables what they say at the reference level."""
+    calls, *others = tables
+    level = calls.reference_level
+    head = [
+        f"c={level} unless said otherwise",
+        per_level("calls per second, c=", calls.levels),
+        f"Portico {DIVIDED} it",
+        "p50 / p99 ms",
+        "CPU s per 1000 calls",
+        f"it {DIVIDED} Portico",
+        "RSS MiB",
+        *(f"{table.title}: per second" for table in others),
+    ]
+    return rendered([head, *(summary_cells(calls, others, target) for target in calls.targets)])
+
+
+def summary_cells(calls: Table, others: list[Table], target: Target) -> list[str]:
+    if reason := calls.unavailable.get(target.name):
+        return [titled(target), not_measured(reason)]
+    level = calls.reference_level
+    own, reference = calls.at(target.name, level), calls.at(REFERENCE, level)
+    rss = (row.rss_mib for table in (calls, *others) for row in table.rows if row.target == target.name)
+    others_at = [table.at(target.name, table.reference_level) for table in others]
+    return [
+        titled(target),
+        joined(row and short(row.per_s) for row in (calls.at(target.name, each) for each in calls.levels)),
+        factor(reference, own, "per_s") or NOTHING,
+        latency(own),
+        short(own.cpu_s_per_1000) if own else NOTHING,
+        factor(own, reference, "cpu_s_per_1000") or NOTHING,
+        f"{max(rss, default=math.nan):.0f}",
+        *(short(row.per_s) if row else NOTHING for row in others_at),
+    ]
+
+
+def rendered(lines: list[list[str]]) -> str:
+    width = len(lines[0])
+    padded = [line + [""] * (width - len(line)) for line in lines]
+    padded.insert(1, ["---", *["---:"] * (width - 1)])
+    return "\n".join("| " + " | ".join(line) + " |" for line in padded)
+
+
+def titled(target: Target) -> str:
+    return target.title + (" †" if target.stdio else "")
+
+
+def not_measured(reason: str) -> str:
+    return f"not measured: {reason.replace('|', '/')}"
 
 
 def per_level(text: str, levels: list[int]) -> str:
     return text + " / ".join(map(str, levels))
 
 
-def cells(table: Table, target: Target, width: int) -> list[str]:
-    title = target.title + (" †" if target.stdio else "")
-    if reason := table.unavailable.get(target.name):
-        return [title, f"not measured: {reason.replace('|', '/')}", *[""] * (width - 2)]
-    rows = [table.at(target.name, level) for level in table.levels]
-    level = table.reference_level
-    own, reference = table.at(target.name, level), table.at(REFERENCE, level)
-    return [
-        title,
-        " / ".join(f"{row.per_s:,.0f}" if row else NOTHING for row in rows),
-        ratio(own, reference, "per_s"),
-        *(latency(row) for row in rows),
-        " / ".join(f"{row.cpu_s_per_1000:.3g}" if row else NOTHING for row in rows),
-        ratio(own, reference, "cpu_s_per_1000"),
-        f"{max((row.rss_mib for row in rows if row), default=math.nan):.0f}",
-        str(sum(row.errors for row in table.rows if row.target == target.name)),
-    ]
+def joined(texts) -> str:
+    return " / ".join(text or NOTHING for text in texts)
 
 
 def latency(row: Row | None) -> str:
     return f"{row.p50_ms:.2f} / {row.p99_ms:.2f}" if row else NOTHING
 
 
-def ratio(row: Row | None, reference: Row | None, measure: str) -> str:
-    if row is None or reference is None or not getattr(reference, measure):
+def factor(above: Row | None, below: Row | None, measure: str) -> str | None:
+    if above is None or below is None or not getattr(below, measure):
+        return None
+    return short(getattr(above, measure) / getattr(below, measure))
+
+
+def short(value: float) -> str:
+    """Three digits, and never an exponent."""
+    if math.isnan(value):
         return NOTHING
-    return f"{getattr(row, measure) / getattr(reference, measure):.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def notes(tables: list[Table]) -> list[str]:
+def notes(tables: list[Table], plan: Plan, seconds: float) -> list[str]:
     targets = {target.name: target for table in tables for target in table.targets}
-    rows = [row for table in tables for row in table.rows if row.seconds]
-    lines = [f"{target.title}: {target.note}." for target in targets.values()]
+    run = (
+        f"{machine()}, loopback. {plan.rounds} rounds of {plan.seconds:g} s after one of warm-up, every target in "
+        f"turn; {seconds / 60:.1f} min in all. Closed loop, one session and one connection per client."
+    )
+    counted = (
+        "Every gateway is one process (and what it starts), with what its package asks for and nothing added. CPU and "
+        "RSS are of the gateway with its children; neither backends nor the stdio servers it runs are counted."
+    )
+    lines = [run, *(f"{target.title}: {target.note}." for target in targets.values()), counted]
     if any(target.stdio for target in targets.values()):
         lines.append(
-            "† can only front a stdio server: no HTTP on the upstream side, so not like for like. "
-            "CPU and RSS are the gateway's; the stdio servers it runs are left out, as the backend is for the others."
+            "† fronts one stdio server: no HTTP on the upstream side, so it has less to do than the others."
         )
-    lines.append(
-        "Every peer runs in an environment of its own, with what its package asks for and nothing added."
-    )
-    if rows:
-        cores = sum(row.foreign_cpu_s for row in rows) / sum(row.seconds for row in rows)
-        lines.append(f"Programs outside this run used {cores:.2f} cores on average during the turns.")
-    lines += first_errors(tables)
-    return lines
+    return lines + surroundings(tables) + first_errors(tables)
+
+
+def surroundings(tables: list[Table]) -> list[str]:
+    rows = [row for table in tables for row in table.rows if row.seconds]
+    if not rows:
+        return []
+    cores = sum(row.foreign_cpu_s for row in rows) / sum(row.seconds for row in rows)
+    line = f"Programs outside this run used {cores:.2f} cores on average during the turns"
+    return [f"{line}: not a quiet machine, only ratios mean anything." if cores > NOISY_CORES else f"{line}."]
 
 
 def first_errors(tables: list[Table]) -> list[str]:
@@ -114,49 +192,3 @@ def first_errors(tables: list[Table]) -> list[str]:
         for row in table.rows
         if row.errors
     ]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    text: str
-    holds: bool = True
-
-
-def verdicts(calls: Table) -> list[Verdict]:
-    """What tools/call says about Portico; nothing if Portico was not among the targets."""
-    names = [target.name for target in calls.targets]
-    if REFERENCE not in names:
-        return []
-    if reason := calls.unavailable.get(REFERENCE):
-        return [Verdict(f"Portico was not measured: {reason}", holds=False)]
-    peers = [name for name in names if name not in NOT_PEERS]
-    return [less_cpu(calls, peers), speed(calls, peers)] if peers else []
-
-
-def less_cpu(calls: Table, peers: list[str]) -> Verdict:
-    """Holds if Portico needs less at every concurrency. What could not be compared is named, not assumed."""
-    less, not_less, unknown = [], [], []
-    for peer in peers:
-        for level in calls.levels:
-            own, other = calls.at(REFERENCE, level), calls.at(peer, level)
-            if own is None or other is None:
-                unknown.append(f"{peer} at c={level}")
-            else:
-                (less if own.cpu_s_per_1000 < other.cpu_s_per_1000 else not_less).append(
-                    f"{peer} at c={level}"
-                )
-    holds = bool(less) and not not_less
-    text = f"Portico uses less CPU per call than every peer: {'yes' if holds else 'no'}"
-    if not_less:
-        text += f"; not less than {', '.join(not_less)}"
-    if unknown:
-        text += f"; not compared with {', '.join(unknown)}"
-    return Verdict(text, holds)
-
-
-def speed(calls: Table, peers: list[str]) -> Verdict:
-    level = calls.reference_level
-    own = calls.at(REFERENCE, level)
-    measured = [(peer, row) for peer in peers if (row := calls.at(peer, level))]
-    factors = [f"{peer}: {own.per_s / row.per_s:.1f}{TIMES}" for peer, row in measured] if own else []
-    return Verdict(f"calls at concurrency {level} vs {', '.join(factors) or 'nobody: nothing to compare'}")

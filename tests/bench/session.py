@@ -13,10 +13,6 @@ VERSION = "2025-11-25"
 FIRST_ID = 70_000_000
 
 
-# A server may close a connection that idled while other targets had their turn, but not one in use.
-IDLE_S = 1.0
-
-
 class WrongAnswerError(Exception):
     """The target answered, but not what the protocol or the echo tool promises."""
 
@@ -33,7 +29,6 @@ class Session:
         self.session_id: bytes | None = None
         self.last_id = FIRST_ID
         self.checked_listing = b""
-        self.used_at = 0.0
 
     async def open(self) -> None:
         client = {"name": "portico-bench", "version": "1"}
@@ -103,20 +98,15 @@ class Session:
         return json.dumps(message, separators=(",", ":")).encode()
 
     async def send(self, verb: str, body: bytes) -> Answer:
-        """Once again, on a new connection, if the server closed the old one for being idle."""
-        raw = self.head(verb, len(body)) + body
-        idled = time.monotonic() - self.used_at > IDLE_S
-        try:
-            if self.connection and self.connection.open:
-                try:
-                    return await self.connection.request(raw)
-                except ConnectionResetError:
-                    if not idled:
-                        raise
-            self.connection = await Connection.connect(self.host, self.port)
-            return await self.connection.request(raw)
-        finally:
-            self.used_at = time.monotonic()
+        if self.connection is None or not self.connection.open:
+            await self.connect()
+        return await self.connection.request(self.head(verb, len(body)) + body)
+
+    async def connect(self) -> None:
+        """Anew: a server may have closed a connection that idled while other targets had their turn."""
+        if self.connection:
+            self.connection.close()
+        self.connection = await Connection.connect(self.host, self.port)
 
     def head(self, verb: str, length: int) -> bytes:
         lines = [

@@ -70,7 +70,7 @@ def portico(place: Place) -> list[str]:
     config = place.directory / "portico.yaml"
     lines = [f"  b{number}: {{kind: remote, url: {url}}}\n" for number, url in enumerate(place.backends)]
     config.write_text(PORTICO_CONFIG.format(directory=place.directory) + "".join(lines))
-    return [sys.executable, "-m", "portico.cli", "serve", "--config", str(config), "--port", "0"]
+    return [str(Path(sys.executable).with_name("portico")), "serve", "--config", str(config), "--port", "0"]
 
 
 def fastmcp(place: Place) -> list[str]:
@@ -120,17 +120,23 @@ def supergateway(place: Place) -> list[str]:
 
 
 def npm_mcp_proxy(place: Place) -> list[str]:
-    flags = ["--host", "127.0.0.1", "--port", str(place.port), "--server", "stream"]
+    flags = ["--host", "127.0.0.1", "--port", str(place.port), "--server", "stream", "--no-eventStore"]
     return [str(NPM_MCP_PROXY.bin / "mcp-proxy"), *flags, "--", *stdio_backend(place)]
 
 
 TARGETS = (
-    Target("direct", "backend alone", direct, "no gateway: raw ASGI under uvicorn", aggregates=True),
+    Target(
+        "direct",
+        "backend alone",
+        direct,
+        "no gateway: raw ASGI under uvicorn (uvloop, httptools)",
+        aggregates=True,
+    ),
     Target(
         "portico",
         "**Portico**",
         portico,
-        "routing, policy and sessions on",
+        "portico serve, store sqlite, sessions on: as it ships",
         ready=r"portico ready on (http://\S+)",
         aggregates=True,
     ),
@@ -138,7 +144,7 @@ TARGETS = (
         "fastmcp",
         f"FastMCP {FASTMCP.version('fastmcp')}",
         fastmcp,
-        "create_proxy(url), as documented: a backend session per request",
+        "create_proxy(url) run over HTTP, as documented: a backend session per request; log level warning",
         install=FASTMCP,
         aggregates=True,
     ),
@@ -146,7 +152,7 @@ TARGETS = (
         "fastmcp-shared",
         f"FastMCP {FASTMCP.version('fastmcp')}, shared session",
         fastmcp_shared,
-        "create_proxy(connected client): one backend session for all clients",
+        "create_proxy(connected client): one backend session for all clients; log level warning",
         install=FASTMCP,
         aggregates=True,
     ),
@@ -154,7 +160,8 @@ TARGETS = (
         "contextforge",
         f"ContextForge {CONTEXTFORGE.version('mcp-contextforge-gateway')}",
         contextforge_gateway,
-        "as shipped (stateless, SQLite) but without client auth and rate limit",
+        "ENVIRONMENT=production, stateful sessions as in its compose file, SQLite, log level error, no access log, "
+        "neither client authentication nor rate limit",
         install=CONTEXTFORGE,
         environment=contextforge_environment,
         prepare=contextforge_register,
@@ -164,7 +171,7 @@ TARGETS = (
         "mcp-proxy",
         f"mcp-proxy {MCP_PROXY.version('mcp-proxy')} (PyPI)",
         mcp_proxy,
-        "one stdio server for all clients",
+        "--port, one stdio server for all clients, log level warning",
         install=MCP_PROXY,
         stdio=True,
     ),
@@ -172,7 +179,7 @@ TARGETS = (
         "supergateway",
         f"supergateway {SUPERGATEWAY.pinned}",
         supergateway,
-        "--stateful: one stdio server per client session",
+        "--outputTransport streamableHttp --stateful --logLevel none: one stdio server per client session",
         install=SUPERGATEWAY,
         stdio=True,
     ),
@@ -180,7 +187,8 @@ TARGETS = (
         "npm-mcp-proxy",
         f"mcp-proxy {NPM_MCP_PROXY.pinned} (npm)",
         npm_mcp_proxy,
-        "stateful, one stdio server for all clients",
+        "--server stream --no-eventStore, as advised for requests and answers alone: stateful, one stdio server for all "
+        "clients",
         install=NPM_MCP_PROXY,
         stdio=True,
     ),

@@ -1,0 +1,79 @@
+"""What the measurement says about Portico, in plain words."""
+
+from dataclasses import dataclass
+
+from tests.bench.report import REFERENCE, TIMES, Table, short
+
+NOT_PEERS = ("direct", REFERENCE)
+CALLS = "tools/call"
+# How many times the calls of these Portico must serve, and at which concurrency.
+FACTOR, FACTOR_LEVEL, FACTOR_PEERS = 20, 16, ("fastmcp", "contextforge")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    claim: str
+    holds: bool
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{self.claim}: **{'yes' if self.holds else 'no'}** ({self.evidence})"
+
+
+def verdicts(tables: list[Table]) -> list[Verdict]:
+    """Only about what was asked for: nothing is said of targets left out."""
+    names = [target.name for target in tables[0].targets]
+    peers = [name for name in names if name not in NOT_PEERS]
+    judged = [all_answered(tables)]
+    if REFERENCE in names and peers:
+        judged.append(less_cpu(tables, peers))
+        judged += more_calls(tables[0], [peer for peer in FACTOR_PEERS if peer in peers])
+    return judged
+
+
+def all_answered(tables: list[Table]) -> Verdict:
+    operations = sum(row.operations for table in tables for row in table.rows)
+    errors = sum(row.errors for table in tables for row in table.rows)
+    missing = sorted({name for table in tables for name in table.unavailable})
+    evidence = f"{operations:,} right answers, {errors} errors"
+    if missing:
+        evidence += f"; not measured: {', '.join(missing)}"
+    return Verdict("Every target was measured and every answer right", not errors and not missing, evidence)
+
+
+def less_cpu(tables: list[Table], peers: list[str]) -> Verdict:
+    """At every operation and concurrency. What could not be compared counts against the claim."""
+    claim = "Portico uses less CPU per call than every peer, at every operation and concurrency"
+    ratios: dict[str, float] = {}
+    unknown = []
+    for table in tables:
+        for peer in (target.name for target in table.targets if target.name in peers):
+            for level in table.levels:
+                case = f"{peer}, {table.title} c={level}"
+                own, other = table.at(REFERENCE, level), table.at(peer, level)
+                if own and other and own.cpu_s_per_1000:
+                    ratios[case] = other.cpu_s_per_1000 / own.cpu_s_per_1000
+                else:
+                    unknown.append(case)
+    if not ratios:
+        return Verdict(claim, holds=False, evidence="nothing to compare")
+    nearest = min(ratios, key=ratios.__getitem__)
+    evidence = f"the nearest uses {ratios[nearest]:.2f} times as much: {nearest}"
+    if unknown:
+        evidence += f"; not compared: {'; '.join(unknown)}"
+    return Verdict(claim, ratios[nearest] > 1 and not unknown, evidence)
+
+
+def more_calls(calls: Table, peers: list[str]) -> list[Verdict]:
+    if not peers or FACTOR_LEVEL not in calls.levels:
+        return []
+    claim = f"At c={FACTOR_LEVEL} Portico serves at least {FACTOR} times the calls of the aggregating peers"
+    own = calls.at(REFERENCE, FACTOR_LEVEL)
+    factors = {
+        peer: own.per_s / other.per_s if own and (other := calls.at(peer, FACTOR_LEVEL)) else 0.0
+        for peer in peers
+    }
+    evidence = ", ".join(
+        f"{peer} {short(factor)}{TIMES}" if factor else f"{peer} unknown" for peer, factor in factors.items()
+    )
+    return [Verdict(claim, min(factors.values()) >= FACTOR, evidence)]
