@@ -1,4 +1,4 @@
-"""Puts a peer into its own directory under .cache/bench/, once per pinned version."""
+"""Puts a peer into its own directory under .cache/, once per pinned version."""
 
 import asyncio
 import hashlib
@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import npm
 from tests.bench.processes import ROOT, UnavailableError, say
 
 CACHE = ROOT / ".cache" / "bench"
@@ -48,23 +49,26 @@ class Python:
 
 @dataclass(frozen=True)
 class Node:
-    """An npm package of an exact version; its install scripts do not run."""
+    """An npm package of an exact version, and the Node that runs it."""
 
-    name: str
     package: str
     pinned: str
 
-    @property
-    def bin(self) -> Path:
-        return CACHE / self.name / "node_modules" / ".bin"
+    def command(self) -> list[str]:
+        """Of the program named as the package is."""
+        return [npm.node(), str(npm.install(f"{self.package}@{self.pinned}") / ".bin" / self.package)]
 
     def ensure(self) -> None:
-        npm = shutil.which("npm")
-        if npm is None:
-            raise UnavailableError("npm is not installed")
-        wanted = f"{self.package}@{self.pinned}"
-        flags = ["--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", "--loglevel", "error"]
-        install_once(self.name, wanted, [npm, "install", *flags, "--prefix", str(CACHE / self.name), wanted])
+        try:
+            self.command()
+        except npm.NpmError as error:
+            raise UnavailableError(f"not installed: {str(error).splitlines()[0]}") from error
+
+
+def node_version() -> str:
+    return subprocess.run(
+        [npm.node(), "--version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 async def installed(wanted: Python | Node | None) -> str | None:

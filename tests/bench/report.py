@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from tests.bench.install import Node, node_version
 from tests.bench.measure import Plan, Row
 from tests.bench.processes import machine
 from tests.bench.targets import Target
@@ -169,6 +170,8 @@ def notes(tables: list[Table], plan: Plan, seconds: float) -> list[str]:
         "RSS are of the gateway with its children; neither backends nor the stdio servers it runs are counted."
     )
     lines = [run, *(f"{target.title}: {target.note}." for target in targets.values()), counted]
+    if any(isinstance(target.install, Node) for target in targets.values()):
+        lines.append(f"What is from npm runs on Node {node_version()}.")
     if any(target.stdio for target in targets.values()):
         lines.append(
             "† fronts one stdio server: no HTTP on the upstream side, so it has less to do than the others."

@@ -12,8 +12,8 @@ from tests.bench.install import Node, Python
 FASTMCP = Python("fastmcp")
 MCP_PROXY = Python("mcp-proxy")
 CONTEXTFORGE = Python("contextforge")
-SUPERGATEWAY = Node("supergateway", "supergateway", "4.0.0")
-NPM_MCP_PROXY = Node("npm-mcp-proxy", "mcp-proxy", "6.7.19")
+SUPERGATEWAY = Node("supergateway", "4.0.0")
+NPM_MCP_PROXY = Node("mcp-proxy", "6.7.19")
 FASTMCP_FRONT = str(Path(__file__).with_name("fastmcp_front.py"))
 PORTICO_CONFIG = """\
 version: 1
@@ -116,12 +116,12 @@ def supergateway(place: Place) -> list[str]:
         "--port",
         str(place.port),
     ]
-    return [str(SUPERGATEWAY.bin / "supergateway"), "--stdio", shlex.join(stdio_backend(place)), *flags]
+    return [*SUPERGATEWAY.command(), "--stdio", shlex.join(stdio_backend(place)), *flags]
 
 
 def npm_mcp_proxy(place: Place) -> list[str]:
     flags = ["--host", "127.0.0.1", "--port", str(place.port), "--server", "stream", "--no-eventStore"]
-    return [str(NPM_MCP_PROXY.bin / "mcp-proxy"), *flags, "--", *stdio_backend(place)]
+    return [*NPM_MCP_PROXY.command(), *flags, "--", *stdio_backend(place)]
 
 
 TARGETS = (
