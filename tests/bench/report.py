@@ -170,13 +170,17 @@ def notes(tables: list[Table], plan: Plan, seconds: float) -> list[str]:
         "RSS are of the gateway with its children; neither backends nor the stdio servers it runs are counted."
     )
     lines = [run, *(f"{target.title}: {target.note}." for target in targets.values()), counted]
-    if any(isinstance(target.install, Node) for target in targets.values()):
+    if any(isinstance(target.install, Node) for target in targets.values() if measured(tables, target)):
         lines.append(f"What is from npm runs on Node {node_version()}.")
     if any(target.stdio for target in targets.values()):
         lines.append(
             "† fronts one stdio server: no HTTP on the upstream side, so it has less to do than the others."
         )
     return lines + surroundings(tables) + first_errors(tables)
+
+
+def measured(tables: list[Table], target: Target) -> bool:
+    return any(row.target == target.name for table in tables for row in table.rows)
 
 
 def surroundings(tables: list[Table]) -> list[str]:
