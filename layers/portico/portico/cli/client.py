@@ -1,19 +1,21 @@
 """A small MCP client for the commands that talk to a running gateway."""
 
+import contextlib
 import json
 import sys
 from typing import Any
 from urllib.parse import urljoin
 
-from portico.errors import BackendError
+from portico.errors import BackendError, BackendUnreachable
 from portico.http1 import Exchange, Headers, HttpClient
 from portico.protocol import jsonrpc, sse, versions
 
 SECONDS = 3600.0
+START = "start one with `portico serve`, or say where it is with --url"
 
 
 class CallFailed(Exception):
-    pass
+    """`str(error)` is for whoever typed the command."""
 
 
 class Caller:
@@ -23,16 +25,12 @@ class Caller:
         self._session: Headers = []
 
     async def get(self, path: str) -> dict[str, Any]:
-        http = HttpClient()
+        self._http = HttpClient()
         try:
-            exchange = await http.open(b"GET", urljoin(self._url, path), [])
-            await exchange.head(10)
-            found: dict[str, Any] = json.loads(await exchange.body(1 << 26, 10))
-        except (BackendError, ValueError) as error:
-            raise CallFailed(f"no gateway answers at {self._url} ({error})") from None
+            exchange = await self._request(b"GET", urljoin(self._url, path), [])
+            return await self._message(exchange, None, 10)
         finally:
-            http.close()
-        return found
+            self._http.close()
 
     async def tools(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -70,8 +68,9 @@ class Caller:
         told.close()
 
     async def _close(self) -> None:
-        exchange = await self._http.open(b"DELETE", self._url, self._session)
-        await exchange.head(5)
+        with contextlib.suppress(BackendError):  # the answer is there, or what went wrong is known
+            exchange = await self._http.open(b"DELETE", self._url, self._session)
+            await exchange.head(5)
         self._http.close()
 
     async def _ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -83,28 +82,41 @@ class Caller:
             (b"accept", b"application/json, text/event-stream"),
             *self._session,
         ]
+        return await self._request(b"POST", self._url, headers, body)
+
+    async def _request(self, verb: bytes, url: str, headers: Headers, body: bytes = b"") -> Exchange:
         try:
-            return await self._http.open(b"POST", self._url, headers, body)
-        except BackendError as error:
-            raise CallFailed(f"no gateway answers at {self._url} ({error})") from None
+            return await self._http.open(verb, url, headers, body)
+        except BackendUnreachable:
+            raise CallFailed(f"no gateway answers at {self._url}; {START}") from None
 
     async def _result(self, exchange: Exchange, id_: int) -> dict[str, Any]:
+        message = await self._message(exchange, id_, SECONDS)
+        if isinstance(error := message.get("error"), dict):
+            raise CallFailed(f"{error.get('message')} ({error.get('code')})")
+        result = message.get("result")
+        if not isinstance(result, dict):
+            raise self._stranger(exchange)
+        return result
+
+    async def _message(self, exchange: Exchange, id_: int | None, seconds: float) -> dict[str, Any]:
+        """The JSON of an answer, whether it comes by itself or in a stream."""
         try:
-            await exchange.head(SECONDS)
+            await exchange.head(seconds)
             if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
-                message = await self._streamed(exchange, id_)
-            else:
-                message = json.loads(await exchange.body(1 << 30, SECONDS))
-        except (BackendError, ValueError) as error:
-            raise CallFailed(str(error)) from None
+                return await self._streamed(exchange, id_)
+            message = json.loads(await exchange.body(1 << 30, seconds))
+        except BackendError as error:
+            raise CallFailed(f"the connection to {self._url} broke ({error})") from None
+        except ValueError:
+            raise self._stranger(exchange) from None
         finally:
             exchange.close()
-        if "error" in message:
-            raise CallFailed(f"{message['error']['message']} ({message['error']['code']})")
-        found: dict[str, Any] = message["result"]
-        return found
+        if not isinstance(message, dict):
+            raise self._stranger(exchange)
+        return message
 
-    async def _streamed(self, exchange: Exchange, id_: int) -> dict[str, Any]:
+    async def _streamed(self, exchange: Exchange, id_: int | None) -> dict[str, Any]:
         decoder = sse.Decoder(1 << 30)
         while chunk := await exchange.chunk(SECONDS):
             for frame in decoder.feed(chunk):
@@ -113,6 +125,9 @@ class Caller:
                     return message
                 _show_progress(message)
         raise CallFailed("the gateway ended its stream without an answer")
+
+    def _stranger(self, exchange: Exchange) -> CallFailed:
+        return CallFailed(f"what answers at {self._url} is no MCP gateway (HTTP status {exchange.status})")
 
 
 def _show_progress(message: dict[str, Any]) -> None:
