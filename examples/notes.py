@@ -3,6 +3,7 @@
 import sys
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("notes")
 notes: dict[str, str] = {"welcome": "Everything behind /mcp, in one place."}
@@ -18,6 +19,8 @@ def write(title: str, text: str) -> str:
 @server.tool()
 def read(title: str) -> str:
     """Read a note."""
+    if title not in notes:
+        raise ToolError(f"there is no note {title!r}, only {', '.join(notes)}")
     return notes[title]
 
 
