@@ -37,7 +37,7 @@ class Portico:
         self._tasks: list[asyncio.Task[None]] = []
         self._http = HttpClient()
         self._store: Store = open_store(registry.store)
-        self._publication = Publication()
+        self._publication = Publication(2 * self._store.poll_s)
         client = {"name": registry.gateway.name, "version": registry.gateway.version}
         self._discovery = Discovery(self._store, self._publication, client)
         self._broker = Broker(Sessions(self._store), self._publication)

@@ -38,9 +38,13 @@ log = logging.getLogger("portico.discovery")
 
 
 class Publication:
-    """The catalogue in force, and a way to wait for the next one."""
+    """The catalogue in force, and a way to wait for the next one.
 
-    def __init__(self) -> None:
+    Told of a change too early, a client would list at a process that has yet to follow: `lag_s` is how long to wait.
+    """
+
+    def __init__(self, lag_s: float = 0.0) -> None:
+        self.lag_s = lag_s
         self.current: Catalogue = merge([])
         self._views: dict[VirtualServer, Catalogue] = {}
         self._changed = asyncio.Event()

@@ -124,6 +124,7 @@ class Listening:
                 self._known[kind] = digests[kind]
                 await self._queue.put(jsonrpc.notification(CHANGE_NOTICES[kind]))
             await self._publication.next(3600)
+            await asyncio.sleep(self._publication.lag_s)
 
     async def _is_quiet(self) -> bool:
         """Asked before speaking: another stream may have begun since the last look."""
@@ -179,6 +180,8 @@ class Listening:
                     answered.set()
                     if not there:
                         return
+                    if not self._heard.get(backend.name):
+                        await self._catch_up(backend)
                     decoder = sse.Decoder(self._limits.response_bytes)
                     while (chunk := await exchange.chunk(3600)) != b"":
                         for frame in decoder.feed(chunk or b""):
@@ -188,6 +191,14 @@ class Listening:
             except (BackendError, sse.FrameTooLarge) as error:
                 log.debug("stream of %s broke: %s", backend.name, error)
             await asyncio.sleep(1)
+
+    async def _catch_up(self, backend: RemoteBackend) -> None:
+        """What was said between subscribing and hearing is lost, so each of these resources may have changed."""
+        session = await self._sessions.find(self._session.id)
+        for uri, owner in session.subscriptions.items() if session else ():
+            if owner == backend.name:
+                params = {"uri": uri}
+                await self._queue.put(jsonrpc.notification("notifications/resources/updated", params))
 
     async def _pass_on(self, backend: RemoteBackend, frame: sse.Frame) -> None:
         if frame.id is not None:
