@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 CONFIG ?= portico.yaml
 PORT   ?= 8088
 
-.PHONY: serve test lint format bench conformance lock clean
+.PHONY: serve test lint format bench conformance matrix lock clean
 
 serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
@@ -27,6 +27,9 @@ bench: $(VENV)/.ready
 
 conformance: $(VENV)/.ready
 	$(BIN)/python -m tests.conformance $(ARGS)
+
+matrix: $(VENV)/.ready
+	$(BIN)/python -m tests.matrix $(ARGS)
 
 lock: $(VENV)/.ready
 	for wanted in requirements/*.in; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \

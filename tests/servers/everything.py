@@ -219,6 +219,14 @@ class _Announcing(uvicorn.Server):
             print(f"ready http://{host}:{port}/mcp", file=sys.stderr, flush=True)
 
 
+def serve(application, port):
+    """On 127.0.0.1, until a signal."""
+    listening = socket.create_server(("127.0.0.1", port))
+    # httptools keeps the blanks around header values, which the SDK's header checks then refuse
+    config = uvicorn.Config(application, http="h11", log_level="warning", timeout_graceful_shutdown=1)
+    _Announcing(config).run(sockets=[listening])
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -226,10 +234,7 @@ def main():
     parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free one")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", category=MCPDeprecationWarning)  # old features are the point here
-    listening = socket.create_server(("127.0.0.1", options.port))
-    # httptools keeps the blanks around header values, which the SDK's header checks then refuse
-    config = uvicorn.Config(build(), http="h11", log_level="warning", timeout_graceful_shutdown=1)
-    _Announcing(config).run(sockets=[listening])
+    serve(build(), options.port)
 
 
 if __name__ == "__main__":

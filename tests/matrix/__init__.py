@@ -1,0 +1,46 @@
+"""The measuring stick for two eras: what every client must be able to do with every server."""
+
+import asyncio
+
+from tests.matrix.checks import CHECKS
+from tests.matrix.peer import connected
+from tests.matrix.processes import Setting
+
+Pair = tuple[str, str]
+
+CLIENTS = ("legacy", "modern")
+SERVERS = ("legacy", "modern", "both")
+PAIRS: list[Pair] = [(client, server) for client in CLIENTS for server in SERVERS]
+DIRECT_PAIRS = [(client, server) for client, server in PAIRS if server in (client, "both")]
+SECONDS = 30
+
+
+async def check(place: Setting, feature: str, client: str, server: str) -> None:
+    async with (
+        asyncio.timeout(SECONDS),
+        connected(place.url(server), client, place.prefix(server)) as peer,
+    ):
+        await CHECKS[feature](peer, place.servers[server])
+
+
+async def run_check(place: Setting, feature: str, client: str, server: str) -> str | None:
+    """Why it failed, or None."""
+    try:
+        await check(place, feature, client, server)
+    except Exception as error:
+        return reason(error)
+    return None
+
+
+def reason(error: BaseException, indent: str = "  ") -> str:
+    """The innermost errors of a group, with the line of the check they come from."""
+    if isinstance(error, BaseExceptionGroup):
+        return "\n".join(reason(inner, indent) for inner in error.exceptions)
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename.endswith(("matrix/checks.py", "matrix/peer.py")):
+            place = f" ({code.co_name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    said = str(error).strip().splitlines()
+    return f"{indent}{type(error).__name__}: {said[0] if said else ''}{place}"
