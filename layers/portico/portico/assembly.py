@@ -118,23 +118,24 @@ class Portico:
             "totalServers": len(servers),
             "healthyServers": healthy,
             "unHealthyServers": len(servers) - healthy,
-            "toolConflicts": len(problems),
+            "toolConflicts": sum("tools" in problem for problem in problems.values()),
             "configError": self._config_error,
             "timestamp": time.time(),
         }
 
     def _server_status(self, backend: Any, note: dict[str, Any] | None) -> dict[str, Any]:
         note = note or {"ready": False, "message": "disabled" if not backend.enabled else "not asked yet"}
-        problem = self._publication.current.problems.get(backend.name)
+        problems = self._publication.current.problems.get(backend.name, {})
         version = note.get("version", "")
         return {
             "id": backend.id,
             "name": backend.name,
             "hostname": backend.hostname,
             "prefix": backend.prefix,
-            "ready": bool(note["ready"]) and backend.enabled and not problem,
-            "message": problem or note.get("message", ""),
+            "ready": bool(note["ready"]) and backend.enabled and "tools" not in problems,
+            "message": "; ".join(problems.values()) or note.get("message", ""),
             "lastValidated": note.get("lastValidated"),
+            "failures": note.get("failures", 0),
             "totalTools": note.get("totalTools", 0),
             "totalPrompts": note.get("totalPrompts", 0),
             "invalidTools": note.get("invalidTools", 0),

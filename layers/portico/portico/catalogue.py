@@ -67,8 +67,8 @@ class Catalogue:
     """Per listing name, as exposed."""
     capabilities: Mapping[str, Mapping[str, Any]]
     instructions: str
-    problems: Mapping[str, str]
-    """Per backend, what of it was refused and why."""
+    problems: Mapping[str, Mapping[str, str]]
+    """Per backend, the listings of which something was refused, and why."""
     personal: Mapping[str, str] = field(default_factory=dict)
     """Prefix to backend, of those whose tools and prompts differ from user to user."""
     limits: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -158,7 +158,7 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
     resources: dict[str, str] = {}
     templates: dict[str, str] = {}
     shown: dict[str, list[Definition]] = {name: [] for name in LISTS.values()}
-    problems: dict[str, str] = {}
+    problems: dict[str, dict[str, str]] = {}
     capabilities: dict[str, Mapping[str, Any]] = {}
     personal: dict[str, str] = {}
     texts = []
@@ -168,14 +168,16 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
             personal[listing.prefix] = listing.backend
         if listing.instructions:
             texts.append(f"## {listing.backend}\n{listing.instructions}")
-        notes = [
-            _add_named(listing, listing.tools, "tool", tools, shown["tools"]),
-            _add_named(listing, listing.prompts, "prompt", prompts, shown["prompts"]),
-            _add_addressed(listing, listing.resources, "uri", resources, shown["resources"]),
-            _add_addressed(listing, listing.templates, "uriTemplate", templates, shown["resourceTemplates"]),
-        ]
-        if any(notes):
-            problems[listing.backend] = "; ".join(filter(None, notes))
+        notes = {
+            "tools": _add_named(listing, listing.tools, "tool", tools, shown["tools"]),
+            "prompts": _add_named(listing, listing.prompts, "prompt", prompts, shown["prompts"]),
+            "resources": _add_addressed(listing, listing.resources, "uri", resources, shown["resources"]),
+            "resourceTemplates": _add_addressed(
+                listing, listing.templates, "uriTemplate", templates, shown["resourceTemplates"]
+            ),
+        }
+        if any(notes.values()):
+            problems[listing.backend] = {name: note for name, note in notes.items() if note}
     patterns = tuple((names.template_pattern(text), text, backend) for text, backend in templates.items())
     return Catalogue(
         tools, prompts, resources, patterns, shown, capabilities, "\n\n".join(texts), problems, personal
