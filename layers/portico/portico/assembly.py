@@ -38,8 +38,7 @@ class Portico:
         self._http = HttpClient()
         self._store: Store = open_store(registry.store)
         self._publication = Publication(2 * self._store.poll_s)
-        client = {"name": registry.gateway.name, "version": registry.gateway.version}
-        self._discovery = Discovery(self._store, self._publication, client)
+        self._discovery = Discovery(self._store, self._publication)
         self._broker = Broker(Sessions(self._store), self._publication)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
 
@@ -74,11 +73,10 @@ class Portico:
         declared = {backend.name: backend for backend in registry.backends if backend.enabled}
         changed = {name for name, backend in declared.items() if before.get(name) != backend}
         self._registry = self._broker.registry = registry
-        agent = f"portico/{registry.gateway.version}"
         self._broker.backends = {
             name: self._broker.backends[name]
             if name in self._broker.backends and name not in changed
-            else RemoteBackend(backend, self._http, agent, registry.limits.response_bytes)
+            else RemoteBackend(backend, self._http, registry.gateway, registry.limits.response_bytes)
             for name, backend in declared.items()
         }
         self._endpoint.rules = self._rules(registry)

@@ -157,7 +157,7 @@ class Broker:
             upstream = await self.upstream.session(
                 backend, request.session, request.catalogue, request.headers
             )
-            items = await backend.pages(upstream, PERSONAL[name], name, sent, seconds)
+            items = (await backend.pages(upstream, PERSONAL[name], name, sent, seconds)).items
         except BackendError as error:
             log.warning("backend %s: %s", owner, error)
             return []

@@ -10,8 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
-from portico.protocol import names
+from portico.protocol import mirrors, names
 from portico.protocol.jsonrpc import dumps
+from portico.protocol.mirrors import Mirrors
+from portico.protocol.translate import tool_to_legacy
+from portico.protocol.versions import Era
 
 LISTS: Final = {
     "tools/list": "tools",
@@ -46,6 +49,10 @@ class Listing:
     version: str = ""
     personal: bool = False
     """Its tools and prompts differ from user to user: they are asked for with each user's own headers."""
+    eras: list[Era] = field(default_factory=lambda: ["legacy"])
+    """Those it speaks."""
+    hints: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Per listing name, for how many milliseconds it may be kept, and whether for everybody (public) or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class Entry:
     backend: str
     upstream_name: str
     annotations: Mapping[str, Any]
+    mirrors: Mirrors = ()
+    """Arguments that a modern client repeats in headers."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,10 @@ class Catalogue:
     """Prefix to backend, of those whose tools and prompts differ from user to user."""
     limits: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Per listing name, the only names that may be seen; a listing that is not here is not limited."""
+    eras: Mapping[str, list[Era]] = field(default_factory=dict)
+    """Per backend, those it speaks."""
+    hints: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Per listing name: the shortest time that any part of it may be kept, and private as soon as one part is."""
 
     def tool(self, name: str) -> Entry | None:
         """Exact name first, then the form with spaces, then a personal backend's prefix."""
@@ -140,6 +153,14 @@ class Catalogue:
         return {name: dumps({name: items}).encode() for name, items in self.definitions.items()}
 
     @cached_property
+    def legacy(self) -> "Catalogue":
+        """As legacy clients can read it."""
+        tools = [tool_to_legacy(tool) for tool in self.definitions["tools"]]
+        if tools == self.definitions["tools"]:
+            return self
+        return replace(self, definitions={**self.definitions, "tools": tools})
+
+    @cached_property
     def digests(self) -> dict[str, str]:
         """Per kind of change notice."""
         resources = self.answers["resources"] + self.answers["resourceTemplates"]
@@ -161,9 +182,14 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
     problems: dict[str, dict[str, str]] = {}
     capabilities: dict[str, Mapping[str, Any]] = {}
     personal: dict[str, str] = {}
+    eras: dict[str, list[Era]] = {}
+    hints: dict[str, list[tuple[int, str]]] = {name: [] for name in LISTS.values()}
     texts = []
     for listing in listings:
         capabilities[listing.backend] = listing.capabilities
+        eras[listing.backend] = listing.eras
+        for name, parts in hints.items():
+            parts.append((0, "private") if listing.personal else listing.hints.get(name, (0, "public")))
         if listing.personal:
             personal[listing.prefix] = listing.backend
         if listing.instructions:
@@ -180,8 +206,24 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
             problems[listing.backend] = {name: note for name, note in notes.items() if note}
     patterns = tuple((names.template_pattern(text), text, backend) for text, backend in templates.items())
     return Catalogue(
-        tools, prompts, resources, patterns, shown, capabilities, "\n\n".join(texts), problems, personal
+        tools,
+        prompts,
+        resources,
+        patterns,
+        shown,
+        capabilities,
+        "\n\n".join(texts),
+        problems,
+        personal,
+        eras=eras,
+        hints={name: _hint(parts) for name, parts in hints.items()},
     )
+
+
+def _hint(parts: list[tuple[int, str]]) -> tuple[int, str]:
+    """Zero says nothing: the gateway hears of a change from most backends itself."""
+    times = [time for time, _ in parts if time > 0]
+    return min(times, default=0), "private" if any(scope == "private" for _, scope in parts) else "public"
 
 
 def _add_named(
@@ -200,12 +242,18 @@ def _add_named(
     if clashes:
         return f"conflicting {kind}s discovered. conflicting {kind} names [{', '.join(clashes)}]"
     for name, item in named.items():
-        annotations = item.get("annotations")
-        entries[name] = Entry(
-            listing.backend, item["name"], annotations if isinstance(annotations, dict) else {}
-        )
+        said = item.get("annotations")
+        annotations = said if isinstance(said, dict) else {}
+        entries[name] = Entry(listing.backend, item["name"], annotations, _mirrors(item))
         shown.append({**item, "name": name})
     return ""
+
+
+def _mirrors(item: Definition) -> Mirrors:
+    try:
+        return mirrors.read(item.get("inputSchema"))
+    except ValueError:
+        return ()
 
 
 def _add_addressed(
@@ -224,8 +272,8 @@ def _add_addressed(
     )
 
 
-def tool_problem(tool: Any) -> str | None:
-    """Why this is no tool definition, or None."""
+def tool_problem(tool: Any, *, modern: bool = False) -> str | None:
+    """Why this is no tool definition, or None. Only in the modern era do headers repeat arguments."""
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str) or not tool["name"]:
         return "no name"
     schema = tool.get("inputSchema")
@@ -239,6 +287,11 @@ def tool_problem(tool: Any) -> str | None:
         for kind in kinds if isinstance(kinds, list) else [kinds]:
             if not isinstance(kind, str) or kind not in _TYPES:
                 return f"property {name!r} has the unknown type {kind!r}"[:200]
+    if modern:
+        try:
+            mirrors.read(schema)
+        except ValueError as error:
+            return str(error)
     return None
 
 

@@ -14,8 +14,9 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend, UnsupportedVersion
-from portico.catalogue import Catalogue, Listing, capabilities_of, merge, tool_problem
+from portico.catalogue import Catalogue, Listing, merge, tool_problem
 from portico.errors import BackendBroken, BackendError
+from portico.http1 import Exchange
 from portico.protocol import sse, versions
 from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Rejection, dumps, error, result
 from portico.registry import Registry, VirtualServer
@@ -26,13 +27,8 @@ LISTING: Final = "LISTING"
 STATUS: Final = "STATUS"
 LEASE: Final = "LEASE"
 LEASE_S: Final = 6.0
-ASKED: Final[dict[str, Any]] = {
-    "roots": {"listChanged": True},
-    "sampling": {"context": {}, "tools": {}},
-    "elicitation": {"form": {}, "url": {}},
-    "tasks": {"requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
-}
-"""All that clients behind a gateway may be asked for: some servers list a tool only to those who say they can."""
+LONGEST_S: Final = 3600.0
+EVERY_CHANGE: Final = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 log = logging.getLogger("portico.discovery")
 
@@ -72,10 +68,9 @@ class Publication:
 
 
 class Discovery:
-    def __init__(self, store: Store, publication: Publication, client: dict[str, Any]) -> None:
+    def __init__(self, store: Store, publication: Publication) -> None:
         self._store = store
         self._publication = publication
-        self._client = client
         self._registry = Registry()
         self._holder = uuid.uuid4().hex
         self._watchers: dict[str, asyncio.Task[None]] = {}
@@ -179,24 +174,29 @@ class Discovery:
         """Open a session, list, then listen and list again until something breaks."""
         rules = self._registry.discovery
         headers = backend.credential("discovery")
-        session, about = await backend.initialize(
-            versions.NEWEST_LEGACY, self._client, ASKED, headers, rules.timeout_s
-        )
+        greeting = await backend.greet(headers, rules.timeout_s)
+        session = greeting.upstream
         listener: asyncio.Task[None] | None = None
         try:
-            if "tools" not in capabilities_of(about):
+            if "tools" not in greeting.capabilities:
                 raise MissingCapabilities(["tools"])
             listener = asyncio.create_task(self._listen(backend, session))
             while True:
-                listing = await backend.offers(session, about, headers, rules.timeout_s)
+                listing = await backend.offers(greeting, headers, rules.timeout_s)
                 await self._publish(backend, listing)
                 self._failures[backend.name] = 0
-                await self._rest(backend.name, self._registry.discovery.interval_s)
+                await self._rest(backend.name, self._patience(listing))
         finally:
             if listener is not None:
                 await _stop(listener)
             with contextlib.suppress(BackendError):
                 await asyncio.shield(backend.end(session, headers))
+
+    def _patience(self, listing: Listing) -> float:
+        """How long the listing may be taken for fresh: what the backend says counts, within reason."""
+        said = [time / 1000 for time, _ in listing.hints.values() if time > 0]
+        interval_s = self._registry.discovery.interval_s
+        return min(max(min(said), 1.0), LONGEST_S) if said else interval_s
 
     async def _rest(self, name: str, seconds: float) -> None:
         """Until the next look, keeping the lease; a nudge ends it early."""
@@ -214,7 +214,7 @@ class Discovery:
         last_event_id, pause = "", 1.0
         while True:
             try:
-                exchange = await backend.listen(session, backend.credential("discovery"), last_event_id)
+                exchange = await self._stream(backend, session, last_event_id)
                 try:
                     if not await exchange.head(10) or exchange.status != 200:
                         return
@@ -231,6 +231,12 @@ class Discovery:
             self.nudge(backend.name)
             await asyncio.sleep(pause)
             pause = min(pause * 2, self._registry.discovery.interval_s)
+
+    async def _stream(self, backend: RemoteBackend, session: UpstreamSession, last_event_id: str) -> Exchange:
+        headers = backend.credential("discovery")
+        if session.version in versions.MODERN:
+            return await backend.subscribe(EVERY_CHANGE, headers)
+        return await backend.listen(session, headers, last_event_id)
 
     async def _heard(self, backend: RemoteBackend, session: UpstreamSession, data: bytes) -> None:
         try:
@@ -264,14 +270,15 @@ class Discovery:
         return True
 
     async def _publish(self, backend: RemoteBackend, listing: Listing) -> None:
+        modern = "modern" in listing.eras
         invalid = [
             {"name": str(tool.get("name", "")), "reason": problem}
             for tool in listing.tools
-            if (problem := tool_problem(tool))
+            if (problem := tool_problem(tool, modern=modern))
         ]
         if invalid and self._registry.discovery.invalid_tools == "reject":
             raise InvalidTools(invalid)
-        good = [tool for tool in listing.tools if not tool_problem(tool)]
+        good = [tool for tool in listing.tools if not tool_problem(tool, modern=modern)]
         value = _written(replace(listing, tools=good))
         before = await self._store.get(LISTING, backend.name)
         if before is None or before.value != value:

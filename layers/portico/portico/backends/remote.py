@@ -4,13 +4,15 @@ import asyncio
 import fnmatch
 import itertools
 import json
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from portico.catalogue import Listing, capabilities_of
 from portico.errors import BackendBroken, BackendRefused, BackendTimedOut, BackendUnreachable
 from portico.http1 import Exchange, Headers, HttpClient
-from portico.protocol import jsonrpc, sse, versions
-from portico.registry import Backend, UnresolvedReference
+from portico.protocol import jsonrpc, sse, translate, versions
+from portico.protocol.versions import Era
+from portico.registry import Backend, Gateway, UnresolvedReference
 from portico.sessions import UpstreamSession
 
 JSON: Final = (b"content-type", b"application/json")
@@ -20,11 +22,32 @@ PAGES: Final = 1000
 """More pages than this is a backend that never ends its listing."""
 
 
+ASKED: Final[dict[str, Any]] = {
+    "roots": {"listChanged": True},
+    "sampling": {"context": {}, "tools": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "tasks": {"requests": {"sampling": {"createMessage": {}}, "elicitation": {"create": {}}}},
+}
+"""All that clients behind a gateway may be asked for: some servers list a tool only to those who say they can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a backend said of itself when it was met."""
+
+    upstream: UpstreamSession
+    """A modern one has no id: there are no sessions in that era."""
+    eras: list[Era]
+    capabilities: dict[str, dict[str, Any]]
+    instructions: str
+
+
 class RemoteBackend:
-    def __init__(self, declared: Backend, http: HttpClient, agent: str, response_bytes: int) -> None:
+    def __init__(self, declared: Backend, http: HttpClient, gateway: Gateway, response_bytes: int) -> None:
         self.declared = declared
         self._http = http
-        self._agent = agent.encode()
+        self._client = {"name": gateway.name, "version": gateway.version}
+        self._agent = f"portico/{gateway.version}".encode()
         self._limit = response_bytes
         self._ids = itertools.count(1)
         self._forwarded = declared.forward_headers
@@ -132,8 +155,59 @@ class RemoteBackend:
     ) -> dict[str, Any]:
         """A request of the gateway's own; its result."""
         id_ = f"portico-{next(self._ids)}"
+        if session.version in versions.MODERN:
+            params = {**params, "_meta": translate.envelope(self._client, ASKED, None)}
+            headers = [*headers, (b"mcp-method", method.encode())]
         exchange = await self.post(session, jsonrpc.request(id_, method, params), headers)
         return _result(await self._answer(exchange, id_, seconds))
+
+    # Which era it is of
+
+    async def greet(self, headers: Headers, seconds: float) -> Greeting:
+        """Modern first, as the specification says; a backend that speaks both is used in the client's own era."""
+        modern = await self._discover(headers, seconds)
+        try:
+            session, about = await self.initialize(
+                versions.NEWEST_LEGACY, self._client, ASKED, headers, seconds
+            )
+        except (BackendRefused, BackendBroken):
+            if modern is None:
+                raise
+            return self._greeting(self.modern, ["modern"], modern)
+        if modern is None:
+            return self._greeting(session, ["legacy"], about)
+        await self.end(session, headers)
+        merged = {**modern, "capabilities": capabilities_of(about) | capabilities_of(modern)}
+        return self._greeting(self.modern, ["modern", "legacy"], merged)
+
+    @property
+    def modern(self) -> UpstreamSession:
+        return UpstreamSession(self.name, "", versions.NEWEST_MODERN)
+
+    def _greeting(self, upstream: UpstreamSession, eras: list[Era], about: dict[str, Any]) -> Greeting:
+        said = about.get("instructions")
+        return Greeting(upstream, eras, capabilities_of(about), said if isinstance(said, str) else "")
+
+    async def _discover(self, headers: Headers, seconds: float) -> dict[str, Any] | None:
+        """What a modern server says of itself; None where the answer is not that of one."""
+        try:
+            about = await self.ask(self.modern, "server/discover", {}, headers, seconds)
+        except BackendRefused as error:
+            if error.upstream_status in (401, 403):
+                raise
+            return None
+        except BackendBroken:
+            return None
+        spoken = about.get("supportedVersions")
+        return about if isinstance(spoken, list) and set(versions.MODERN) & set(map(str, spoken)) else None
+
+    async def subscribe(self, notifications: dict[str, Any], headers: Headers) -> Exchange:
+        """A modern server's stream of changes."""
+        params = {"notifications": notifications, "_meta": translate.envelope(self._client, {}, None)}
+        body = jsonrpc.request(f"portico-{next(self._ids)}", "subscriptions/listen", params)
+        return await self.post(self.modern, body, [*headers, (b"mcp-method", b"subscriptions/listen")])
+
+    # What it offers
 
     async def _answer(self, exchange: Exchange, id_: str, seconds: float) -> dict[str, Any]:
         try:
@@ -162,62 +236,79 @@ class RemoteBackend:
                     return message
         raise BackendBroken("the backend ended its stream without an answer")
 
-    async def offers(
-        self, session: UpstreamSession, about: dict[str, Any], headers: Headers, seconds: float
-    ) -> Listing:
+    async def offers(self, greeting: Greeting, headers: Headers, seconds: float) -> Listing:
         """Everything it lists, page after page."""
-        capabilities = capabilities_of(about)
         found: dict[str, list[dict[str, Any]]] = {}
+        hints: dict[str, tuple[int, str]] = {}
         for method, key, capability in (
             ("tools/list", "tools", "tools"),
             ("prompts/list", "prompts", "prompts"),
             ("resources/list", "resources", "resources"),
             ("resources/templates/list", "resourceTemplates", "resources"),
         ):
-            found[key] = (
-                await self.pages(session, method, key, headers, seconds) if capability in capabilities else []
-            )
-        named, addressed = _with(found["prompts"], "name"), _with(found["resources"], "uri")
-        templates = _with(found["resourceTemplates"], "uriTemplate")
-        instructions = about.get("instructions")
+            found[key] = []
+            if capability in greeting.capabilities:
+                pages = await self.pages(greeting.upstream, method, key, headers, seconds)
+                found[key] = pages.items
+                if "modern" in greeting.eras:
+                    hints[key] = pages.hint
         return Listing(
             self.name,
             self.declared.prefix,
             found["tools"],
-            named,
-            addressed,
-            templates,
-            capabilities,
-            instructions if isinstance(instructions, str) else "",
-            session.version,
+            _with(found["prompts"], "name"),
+            _with(found["resources"], "uri"),
+            _with(found["resourceTemplates"], "uriTemplate"),
+            greeting.capabilities,
+            greeting.instructions,
+            greeting.upstream.version,
             self.declared.user_specific_list,
+            greeting.eras,
+            hints,
         )
 
     async def pages(
         self, session: UpstreamSession, method: str, key: str, headers: Headers, seconds: float
-    ) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = []
+    ) -> "Pages":
+        found = Pages()
         params: dict[str, Any] = {}
         size = 0
         for _ in range(PAGES):
             try:
                 result = await self.ask(session, method, params, headers, seconds)
             except MethodUnknown:
-                return items
+                return found
             page = result.get(key)
             if not isinstance(page, list):
                 raise BackendBroken(f"{method} answered without {key}")
             size += len(jsonrpc.dumps(page))
             if size > self._limit:
                 raise BackendBroken(f"{method} lists more than {self._limit} bytes")
-            items += [item for item in page if isinstance(item, dict)]
+            found.add(page, result)
             cursor = result.get("nextCursor")
-            if not cursor:
-                return items
+            if cursor is None or (cursor == "" and session.version not in versions.MODERN):
+                return found
             if params.get("cursor") == cursor:
                 raise BackendBroken(f"{method} goes round in a circle")
             params = {"cursor": cursor}
         raise BackendBroken(f"{method} does not end after {PAGES} pages")
+
+
+@dataclass(slots=True)
+class Pages:
+    items: list[dict[str, Any]] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    scopes: set[str] = field(default_factory=set)
+
+    def add(self, page: list[Any], result: dict[str, Any]) -> None:
+        self.items += [item for item in page if isinstance(item, dict)]
+        time = result.get("ttlMs")
+        self.times.append(time if isinstance(time, int) and time > 0 else 0)
+        self.scopes.add("public" if result.get("cacheScope") == "public" else "private")
+
+    @property
+    def hint(self) -> tuple[int, str]:
+        return min(self.times, default=0), "private" if "private" in self.scopes else "public"
 
 
 class MethodUnknown(BackendBroken):
