@@ -56,7 +56,7 @@ def demo_config(tmp_path_factory, ports):
 
 @pytest.fixture(scope="module")
 def demo(demo_config):
-    with Process(module("examples.demo", "--config", str(demo_config), "--port", "0")) as process:
+    with Process(["make", "serve", f"CONFIG={demo_config}", "PORT=0"]) as process:
         yield process
 
 

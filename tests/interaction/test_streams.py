@@ -140,3 +140,19 @@ def test_a_credential_is_for_discovery_only():
             client.init()
             assert "authorization" not in json.loads(client.call("s1_headers").text)
             assert "s3cret" not in process.stderr()
+
+
+def test_a_backend_that_asks_discovery_gets_an_answer_at_once():
+    """Discovery says it can do what clients may be able to do; it must not leave a server waiting."""
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}))):
+        eventually(lambda: echo.counters()["get_streams_open"])
+        for method in ("ping", "roots/list", "sampling/createMessage"):
+            echo.control("ask_on_get", method=method)
+
+        def answers():
+            return {given["method"]: given["answer"] for given in echo.counters()["answers"]}
+
+        eventually(lambda: len(answers()) == 3)
+        assert answers()["ping"]["result"] == {}
+        assert answers()["roots/list"]["result"] == {"roots": []}
+        assert answers()["sampling/createMessage"]["error"]["code"] == -32601
