@@ -22,7 +22,7 @@ JSON_TYPE = (b"content-type", b"application/json")
 class Backend:
     def __init__(self, fillers: int) -> None:
         self.sessions: set[bytes] = set()
-        self.listing = json.dumps({"tools": echo.tools(fillers)}, separators=(",", ":"))
+        self.listing = json.dumps({"tools": echo.tools(fillers)}, separators=(",", ":")).encode()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,7 +48,10 @@ class Backend:
 
     def answer(self, message: dict[str, Any]) -> bytes:
         if message["method"] == "tools/list":
-            return f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{self.listing}}}'.encode()
+            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (
+                json.dumps(message["id"]).encode(),
+                self.listing,
+            )
         return json.dumps(echo.answer(message, {}), separators=(",", ":")).encode()
 
 

@@ -154,7 +154,8 @@ async def rounds(
                 tallies[name].errors += warm_up.errors
             else:
                 await measured_turn(target, opened, operate, tallies[name], plan.seconds)
-            progress.step(f"{step}: round {number} of {plan.rounds}, {name}", step.turn_s)
+            what = f"round {number} of {plan.rounds}" if number else "warm-up"
+            progress.step(f"{step}: {what}, {name}", step.turn_s)
     return tallies
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tests.bench.install import installed
 from tests.bench.launch import Scene
 from tests.bench.measure import Plan, Step, measure
-from tests.bench.processes import UnavailableError
+from tests.bench.processes import ROOT, UnavailableError
 from tests.bench.progress import Progress
 from tests.bench.report import TIMES, Table
 from tests.bench.targets import Target
@@ -69,7 +69,7 @@ async def perform(part: Part, plan: Plan, missing: dict[str, str], progress: Pro
                 try:
                     launched.append(await scene.launch(target))
                 except (UnavailableError, OSError) as error:
-                    unavailable[target.name] = str(error)
+                    unavailable[target.name] = str(error).replace(f"{ROOT}/", "")
             progress.step(f"starting {target.name}", LAUNCH_S)
         for name, reason in unavailable.items():
             progress.say(f"{name} is not measured: {reason}")
