@@ -3,8 +3,9 @@
     python -m tests.conformance [--only direct|portico] [--suite VERSION] [--spec REVISION] [--scenario NAME]
 
 Every server scenario runs twice: against `tests.servers.everything`, and against Portico in front of
-it. The exit code is 1 if the server falls short by itself, or if anything it can do is lost in the
-gateway. The suite comes from npm on first use and is kept in `.cache/`.
+it. There are several suites, all of which run unless one is named. The exit code is 1 if the server falls
+short by itself, or if anything it can do is lost in the gateway. The suites come from npm on first use and
+are kept in `.cache/`.
 """
 
 import argparse
@@ -27,9 +28,11 @@ from tests import npm
 ROOT = Path(__file__).resolve().parent.parent
 
 PACKAGE = "@modelcontextprotocol/conformance"
-SUITE = "0.1.16"
-SPECS = {"0.1.16": None}  # this one asks for no revision; later ones run one revision at a time
-DEFAULT_SPEC = "2025-11-25"
+RUNS: Sequence[tuple[str, str | None]] = (
+    ("0.1.16", None),  # this one asks for no revision; later ones run one revision at a time
+    ("0.2.0-alpha.12", "2025-11-25"),
+    ("0.2.0-alpha.12", "2026-07-28"),
+)
 
 START_SECONDS = 30
 SCENARIO_SECONDS = 30
@@ -106,14 +109,13 @@ def explain(outcomes: Mapping[str, Outcome]) -> str:
     )
 
 
-def install(version: str = SUITE, spec: str | None = None) -> Suite:
+def install(version: str, spec: str | None) -> Suite:
     """The suite, installed if it was not yet."""
     try:
         home = npm.install(f"{PACKAGE}@{version}")
         command = (npm.node(), str(home / PACKAGE / "dist" / "index.js"))
     except npm.NpmError as error:
         raise ConformanceError(str(error)) from error
-    spec = spec or SPECS.get(version, DEFAULT_SPEC)
     listing = subprocess.run([*command, "list", "--server"], capture_output=True, text=True, check=False)
     names = [
         found["name"]
@@ -161,8 +163,8 @@ def _run_scenario(suite: Suite, name: str, url: str) -> Outcome:
 def score(
     url: str,
     *,
-    suite: str = SUITE,
-    spec: str | None = None,
+    suite: str,
+    spec: str | None,
     scenarios: Sequence[str] = (),
     report: Callable[[str, Outcome], object] = lambda name, outcome: None,
 ) -> Score:
@@ -267,39 +269,58 @@ def _print_differences(direct: Score, through: Score) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
+def _verdict(scores: Mapping[str, Score]) -> bool:
+    """Whether nothing is missing, or, with both scores, nothing that the gateway could be blamed for."""
+    if len(scores) < 2:
+        return all(result.full for result in scores.values())
+    direct, through = scores.values()
+    return direct.full and not lost(direct, through)
+
+
+def _title(suite: str, spec: str | None) -> str:
+    return f"{suite} @{spec}" if spec else suite
+
+
+def _run(
+    targets: Mapping[str, str], suite: str, spec: str | None, scenarios: Sequence[str]
+) -> dict[str, Score]:
+    scores = {}
+    for name, url in targets.items():
+        print(f"\n{_title(suite, spec)}, {name}: {url}", flush=True)
+        scores[name] = score(url, suite=suite, spec=spec, scenarios=scenarios, report=_progress)
+    if len(scores) == 2:
+        _print_differences(*scores.values())
+    return scores
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=("direct", "portico"), help="score one of the two")
-    parser.add_argument("--suite", default=SUITE, metavar="VERSION", help=f"of {PACKAGE} (default: {SUITE})")
+    parser.add_argument("--suite", metavar="VERSION", help=f"of {PACKAGE}")
     parser.add_argument("--spec", metavar="REVISION", help="of the protocol, for suites that want to be told")
     parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="may be repeated")
     options = parser.parse_args()
-
-    def scored(title: str, url: str) -> Score:
-        print(f"{title}: {url}", flush=True)
-        chosen = {"suite": options.suite, "spec": options.spec, "scenarios": options.scenario}
-        return score(url, **chosen, report=_progress)
-
-    scores: dict[str, Score] = {}
+    runs = [run for run in RUNS if options.suite in (None, run[0]) and options.spec in (None, run[1])]
+    runs = runs or [(options.suite or RUNS[-1][0], options.spec)]
+    results: dict[str, dict[str, Score]] = {}
     try:
         with ExitStack() as servers:
-            backend = servers.enter_context(everything())
-            if options.only != "portico":
-                scores["direct"] = scored("direct", backend)
+            targets = {"direct": servers.enter_context(everything())}
             if options.only != "direct":
-                scores["through portico"] = scored("through portico", servers.enter_context(portico(backend)))
+                targets["through portico"] = servers.enter_context(portico(targets["direct"]))
+            if options.only == "portico":
+                del targets["direct"]
+            for suite, spec in runs:
+                results[_title(suite, spec)] = _run(targets, suite, spec, options.scenario)
     except ConformanceError as error:
         print(error, file=sys.stderr)
         return 1
-    if len(scores) == 2:
-        _print_differences(*scores.values())
-    print("\n" + ", ".join(f"{title} {result}" for title, result in scores.items()))
-    if len(scores) == 2:
-        direct, through = scores.values()
-        return 0 if direct.full and not lost(direct, through) else 1
-    return 0 if all(result.full for result in scores.values()) else 1
+    print()
+    for title, scores in results.items():
+        print(f"{title}: {', '.join(f'{name} {result}' for name, result in scores.items())}")
+    return 0 if all(map(_verdict, results.values())) else 1
 
 
 if __name__ == "__main__":
