@@ -28,7 +28,7 @@ INSTALL_SECONDS = 200
 def home(tmp_path_factory):
     """Where the servers run: a git repository with one commit and one change since."""
     folder = tmp_path_factory.mktemp("home")
-    who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
+    who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com", "-c", "commit.gpgsign=false"]
     (folder / "poem.txt").write_text("roses\n")
     for command in (["init", "-q"], ["add", "poem.txt"], [*who, "commit", "-q", "-m", "a first line"]):
         subprocess.run(["git", *command], cwd=folder, check=True)
