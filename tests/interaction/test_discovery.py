@@ -43,12 +43,12 @@ def names(client, prefix=""):
     return [tool["name"] for tool in tools if tool["name"].startswith(prefix)]
 
 
-def test_a_new_backend_is_initialized_then_listed_then_listened_to():
+def test_a_new_backend_is_asked_for_its_era_then_initialized_then_listed_then_listened_to():
     """G1.38, G1.41, G1.44"""
     with echo_server() as echo, gateway(config(("s1", echo.url, {}))):
         eventually(lambda: echo.seen(http="GET"))
         posts = [entry["method"] for entry in echo.seen(http="POST")]
-        assert posts[:3] == ["initialize", "notifications/initialized", "tools/list"]
+        assert posts[:4] == ["server/discover", "initialize", "notifications/initialized", "tools/list"]
         listening = echo.seen(http="GET")[0]["headers"]
         assert listening["accept"] == "text/event-stream"
         assert listening["mcp-session-id"] == echo.seen("tools/list")[0]["session"]
