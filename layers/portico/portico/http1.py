@@ -24,6 +24,7 @@ CONNECT_S: Final = 10.0
 MAX_HEADERS: Final = 256
 MAX_HEADER_BYTES: Final = 65536
 HIGH_WATER: Final = 1 << 20
+MAX_IDLE: Final = 256
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -52,6 +53,48 @@ def address(url: str) -> Address:
     )
 
 
+class Pool:
+    """Connections to one place that wait for their next request, the youngest on top."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._idle: deque[Exchange] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def keep(self, exchange: "Exchange") -> None:
+        if len(self._idle) >= MAX_IDLE:
+            exchange.cut()
+            return
+        exchange.idle_since = self._loop.time()
+        self._idle.append(exchange)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(IDLE_S, self._sweep)
+
+    def take(self) -> "Exchange | None":
+        oldest = self._loop.time() - IDLE_S
+        while self._idle:
+            exchange = self._idle.pop()
+            fresh = exchange.idle_since > oldest
+            exchange.idle_since = 0.0
+            if exchange.reusable and fresh:
+                return exchange
+            exchange.cut()
+        return None
+
+    def _sweep(self) -> None:
+        """After a rush, what nobody needed for a while is closed."""
+        oldest = self._loop.time() - IDLE_S
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.popleft().cut()
+        self._sweeper = self._loop.call_later(IDLE_S, self._sweep) if self._idle else None
+
+    def close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        while self._idle:
+            self._idle.pop().cut()
+
+
 class Exchange(asyncio.Protocol):
     """One connection and the request under way on it.
 
@@ -59,7 +102,7 @@ class Exchange(asyncio.Protocol):
     pool when the answer was read to its end, and cuts it otherwise.
     """
 
-    def __init__(self, pool: deque["Exchange"]) -> None:
+    def __init__(self, pool: Pool) -> None:
         self._loop = asyncio.get_running_loop()
         self._pool = pool
         self._transport: asyncio.Transport
@@ -78,6 +121,7 @@ class Exchange(asyncio.Protocol):
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.complete = False
+        self._surplus = False
 
     # What the transport and the parser call
 
@@ -86,11 +130,16 @@ class Exchange(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            self._parser.feed_data(data)
+            if not self.complete:
+                self._parser.feed_data(data)
+            else:
+                self._surplus = True
         except httptools.HttpParserUpgrade:
             self._fail("the backend wants to switch protocols")
         except httptools.HttpParserError as error:
             self._fail(f"the backend sent what is not HTTP ({error})")
+        if self._surplus:
+            self.cut()  # an answer that nobody asked for must not be taken for the next one
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport names it
@@ -108,13 +157,20 @@ class Exchange(asyncio.Protocol):
                 )
         self._wake()
 
+    def on_message_begin(self) -> None:
+        self._surplus = self.complete
+
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._surplus:
+            return
         self._header_bytes += len(name) + len(value)
         if len(self.headers) >= MAX_HEADERS or self._header_bytes > MAX_HEADER_BYTES:
             raise httptools.HttpParserCallbackError("too many headers")
         self.headers[name.lower()] = value.strip()
 
     def on_headers_complete(self) -> None:
+        if self._surplus:
+            return
         status = self._parser.get_status_code()
         if status >= 200:
             self.status = status
@@ -122,6 +178,8 @@ class Exchange(asyncio.Protocol):
             self.headers.clear()
 
     def on_body(self, body: bytes) -> None:
+        if self._surplus:
+            return
         self._chunks.append(body)
         self._buffered += len(body)
         if self._buffered > HIGH_WATER and not self._paused:
@@ -212,10 +270,12 @@ class Exchange(asyncio.Protocol):
             return
         if self.complete and not self._chunks and self.headers.get(b"connection", b"").lower() != b"close":
             if self.idle_since == 0.0:
-                self.idle_since = self._loop.time()
-                self._pool.append(self)
+                self._pool.keep(self)
         else:
-            self._transport.abort()
+            self.cut()
+
+    def cut(self) -> None:
+        self._transport.abort()
 
 
 def _head(verb: bytes, to: Address, authority: bytes | None, headers: Headers, length: int) -> bytes:
@@ -238,7 +298,7 @@ class HttpClient:
     """Connections by where they lead. One per process and event loop."""
 
     def __init__(self) -> None:
-        self._pools: dict[tuple[str, int, str | None], deque[Exchange]] = {}
+        self._pools: dict[tuple[str, int, str | None], Pool] = {}
         self._contexts: dict[str, ssl.SSLContext] = {}
 
     async def open(
@@ -254,24 +314,13 @@ class HttpClient:
         """Send a request; the answer is read from the exchange. The caller closes it."""
         to = address(url)
         head = _head(verb, to, authority, headers, len(body))
-        exchange = self._idle(to, ca_cert) or await self._connect(to, ca_cert)
+        key = (to.host, to.port, ca_cert if to.tls else None)
+        pool = self._pools.get(key) or self._pools.setdefault(key, Pool())
+        exchange = pool.take() or await self._connect(to, pool, ca_cert)
         exchange.send(head + body)
         return exchange
 
-    def _idle(self, to: Address, ca_cert: str | None) -> Exchange | None:
-        pool = self._pools.get((to.host, to.port, ca_cert if to.tls else None))
-        now = asyncio.get_running_loop().time()
-        while pool:
-            exchange = pool.pop()
-            fresh = now - exchange.idle_since < IDLE_S
-            exchange.idle_since = 0.0
-            if exchange.reusable and fresh:
-                return exchange
-            exchange._transport.abort()  # noqa: SLF001 - the pool and its exchanges are one thing
-        return None
-
-    async def _connect(self, to: Address, ca_cert: str | None) -> Exchange:
-        pool = self._pools.setdefault((to.host, to.port, ca_cert if to.tls else None), deque(maxlen=256))
+    async def _connect(self, to: Address, pool: Pool, ca_cert: str | None) -> Exchange:
         context = self._context(ca_cert) if to.tls else None
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -295,8 +344,7 @@ class HttpClient:
 
     def close(self) -> None:
         for pool in self._pools.values():
-            while pool:
-                pool.pop()._transport.abort()  # noqa: SLF001 - as above
+            pool.close()
 
 
 def _short(error: Exception) -> str:

@@ -95,7 +95,11 @@ class CallStream:
             silent = 0.0
             if not chunk:
                 break
-            pieces = [self._frame(frame) for frame in self._decoder.feed(chunk)]
+            pieces = []
+            for frame in self._decoder.feed(chunk):
+                pieces.append(self._frame(frame))
+                if self.answered:
+                    break
             if pieces:
                 yield b"".join(pieces)
             if self.answered:
