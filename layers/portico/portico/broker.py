@@ -212,13 +212,26 @@ class Broker:
     async def _call(self, backend: RemoteBackend, body: bytes, request: Request, sent: Headers) -> Reply:
         session, catalogue = request.session, request.catalogue
         upstream = await self.upstream.session(backend, session, catalogue, request.headers)
+        reply = await self._attempt(backend, upstream, body, request, sent)
+        if reply is None:
+            upstream = await self.upstream.renewed(backend, session, upstream, catalogue, request.headers)
+            reply = await self._attempt(backend, upstream, body, request, sent)
+        if reply is None:
+            raise BackendRefused(404, "the backend does not know the session it has just made")
+        return reply
+
+    async def _attempt(
+        self, backend: RemoteBackend, upstream: UpstreamSession, body: bytes, request: Request, sent: Headers
+    ) -> Reply | None:
+        """None when the backend has forgotten the session.
+
+        An exchange may serve somebody else as soon as it is closed, so nothing is awaited after that.
+        """
         exchange = await backend.post(upstream, body, sent)
         try:
             await self._head(exchange)
             if await self._forgotten(exchange):
-                upstream = await self.upstream.renewed(backend, session, upstream, catalogue, request.headers)
-                exchange = await backend.post(upstream, body, sent)
-                await self._head(exchange)
+                return None
             return await self._relay(exchange, backend, upstream, request)
         except (asyncio.CancelledError, BackendTimedOut):
             exchange.close()
@@ -254,9 +267,9 @@ class Broker:
         kind = exchange.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind == b"application/json":
             body = await exchange.body(limits.response_bytes, limits.call_timeout_s)
-            exchange.close()
             check_answer(body, message.id)
             await self._remember(message, backend, request.session, body)
+            exchange.close()
             return Reply(200, body)
         if kind != b"text/event-stream":
             exchange.close()
