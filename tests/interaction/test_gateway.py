@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from tests.support import Client, echo_server, eventually, fault_server, fetch, gateway
+from tests.support import Client, echo_server, eventually, fetch, gateway
 
 
 def config(*backends, **more):
@@ -253,40 +253,3 @@ def test_two_processes_on_one_file_share_sessions(echo, tmp_path):
         assert client.call("s1_echo", {"text": "a"}).text == "a"
         other = Client(two.url, session=client.session, version="2025-11-25")
         assert other.call("s1_echo", {"text": "b"}).text == "b"
-
-
-FAULTS = {
-    "hang": (504, -32001),
-    "garbage": (502, -32000),
-    "not_json": (502, -32000),
-    "half_body": (502, -32000),
-    "wrong_type": (502, -32000),
-    "wrong_id": (502, -32000),
-    "status_401": (401, -32000),
-    "status_403": (403, -32000),
-    "status_404": (502, -32000),
-    "status_500": (502, -32000),
-    "redirect": (502, -32000),
-    "header_bomb": (502, -32000),
-    "huge": (502, -32000),
-    "half_frame": (200, -32000),
-    "no_response": (200, -32000),
-    "huge_sse": (200, -32000),
-    "hang_sse": (200, -32001),
-}
-
-
-@pytest.fixture(scope="module")
-def faulty():
-    limits = {"call_timeout_s": 2}
-    with fault_server() as server, gateway(config(("f", server.url, {}), limits=limits)) as process:
-        yield process
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_misbehaving_backend_gives_the_documented_answer(faulty, fault):
-    client = faulty.client()
-    client.init()
-    answer = client.call(f"f_{fault}")
-    assert (answer.status, answer.error["code"]) == FAULTS[fault], answer.raw[:300]
-    assert client.call("f_ok").status == 200

@@ -1,0 +1,172 @@
+"""Backends that fail and clients that err: each gets its documented answer, and the next call works."""
+
+import json
+
+import pytest
+
+from tests.support import config, echo_server, eventually, fault_server, fetch, gateway
+
+FAULTS = {
+    "hang": (504, -32001),
+    "slow_headers": (504, -32001),
+    "garbage": (502, -32000),
+    "bad_chunk": (502, -32000),
+    "not_json": (502, -32000),
+    "half_body": (502, -32000),
+    "wrong_type": (502, -32000),
+    "wrong_id": (502, -32000),
+    "status_401": (401, -32000),
+    "status_403": (403, -32000),
+    "status_404": (502, -32000),
+    "status_429": (429, -32000),
+    "status_500": (502, -32000),
+    "redirect": (502, -32000),
+    "header_bomb": (502, -32000),
+    "huge": (502, -32000),
+    "half_frame": (200, -32000),
+    "no_response": (200, -32000),
+    "huge_sse": (200, -32000),
+    "hang_sse": (200, -32001),
+}
+HELD_OPEN = {"hang", "slow_headers", "huge", "huge_sse", "hang_sse"}
+
+
+@pytest.fixture(scope="module")
+def faults():
+    with fault_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def faulty(echo, faults):
+    limits = {"call_timeout_s": 2}
+    with gateway(config(("f", faults.url, {}), ("s1", echo.url, {}), limits=limits)) as process:
+        yield process
+
+
+@pytest.fixture
+def client(faulty):
+    client = faulty.client()
+    client.init()
+    return client
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_misbehaving_backend_gives_the_documented_answer(faults, client, fault):
+    """G1.25, C11"""
+    closed = faults.counters()["closed"].get(fault, 0)
+    answer = client.call(f"f_{fault}")
+    assert (answer.status, answer.error["code"]) == FAULTS[fault], answer.raw[:300]
+    assert answer.error["data"] == {"backend": "f"}
+    assert client.call("f_ok").text == "ok"
+    assert client.call("s1_echo", {"text": "a"}).text == "a"
+    if fault in HELD_OPEN:
+        eventually(lambda: faults.counters()["closed"].get(fault, 0) > closed)
+
+
+def test_a_redirect_is_not_followed(faults, client):
+    """G1.25"""
+    client.call("f_redirect")
+    assert faults.counters()["redirect_followed"] == 0
+
+
+@pytest.mark.parametrize("fault", ["two_replies", "sends_response_twice"])
+def test_of_two_answers_the_first_counts_and_nobody_gets_the_second(client, fault):
+    """G1.22"""
+    for _ in range(3):
+        answer = client.call(f"f_{fault}", id=1)
+        assert answer.text == "first"
+        assert [m.message["id"] for m in answer.messages] == [1]
+        assert client.call("f_ok", id=1).text == "ok"
+
+
+def test_a_backend_that_dies_in_a_call_and_comes_back():
+    """G1.25, G1.24"""
+    faults = fault_server()
+    with gateway(config(("f", faults.url, {}))) as process:
+        client = process.client()
+        client.init()
+        died = client.call("f_kill")
+        assert (died.status, died.error["code"]) == (502, -32000)
+        gone = client.call("f_ok")
+        assert (gone.status, gone.error["code"]) == (503, -32000)
+        assert "cannot be reached" in gone.error["message"]
+        with fault_server(port=faults.port):
+            assert client.call("f_ok").text == "ok"
+    faults.close()
+
+
+def test_a_backend_that_dies_in_a_stream_and_comes_back():
+    """G1.24, G1.25"""
+    echo = echo_server()
+    with gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        call = client.begin_call("s1_slow", {"seconds": 60, "steps": 600}, meta={"progressToken": 1})
+        call.wait_for("notifications/progress")
+        echo.kill()
+        answer = call.answer()
+        assert (answer.status, answer.error["code"]) == (200, -32000)
+        assert client.call("s1_echo", {"text": "a"}).status == 503
+        with echo_server(port=echo.port) as again:
+            assert client.call("s1_echo", {"text": "back"}).text == "back"
+            assert again.counters()["calls"] == 1
+    echo.close()
+
+
+def test_a_client_that_goes_away_ends_a_call_that_has_not_answered(faults, client):
+    closed = faults.counters()["closed"].get("hang", 0)
+    called = faults.counters()["calls"].get("hang", 0)
+    call = client.begin_call("f_hang")
+    eventually(lambda: faults.counters()["calls"].get("hang", 0) > called)
+    call.close()
+    eventually(lambda: faults.counters()["closed"].get("hang", 0) > closed)
+    assert client.call("f_ok").text == "ok"
+
+
+def chunked(body, size=65536):
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
+
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+LARGE = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"%s"}}' % (b"x" * 6_000_000)
+CLIENT_FAULTS = {
+    "too large": (LARGE, {}, 413, -32600),
+    "too large in pieces": (chunked(LARGE), {"transfer-encoding": "chunked"}, 413, -32600),
+    "not JSON": (b"nonsense", {}, 400, -32700),
+    "not UTF-8": (b'"\xff"', {}, 400, -32700),
+    "a batch": (b"[%s]" % PING, {}, 400, -32600),
+    "not JSON-RPC 2.0": (PING.replace(b"2.0", b"1.0"), {}, 400, -32600),
+    "another content type": (PING, {"content-type": "text/plain"}, 415, -32600),
+    "no content type": (PING, {"content-type": None}, 415, -32600),
+    "takes neither JSON nor streams": (PING, {"accept": "text/html"}, 406, -32600),
+    "an unknown version": (PING, {"mcp-protocol-version": "1999-01-01"}, 400, -32600),
+    "no session": (PING, {"mcp-session-id": None}, 400, -32600),
+    "an unknown session": (PING, {"mcp-session-id": "x"}, 404, -32600),
+    "an unknown method": (PING.replace(b"ping", b"pong"), {}, 200, -32601),
+    "a foreign page": (PING, {"origin": "https://evil.example"}, 403, -32600),
+}
+
+
+@pytest.mark.parametrize("case", CLIENT_FAULTS)
+def test_a_client_that_errs_is_told_how(client, case):
+    """G0.64, G1.9, G1.29, G1.30, G1.101, C30, C33"""
+    body, headers, status, code = CLIENT_FAULTS[case]
+    answer = client.post(body, headers)
+    assert (answer.status, answer.error["code"]) == (status, code), answer
+    assert client.rpc("ping").result == {}
+
+
+def test_a_large_body_within_the_limit_is_passed_on(client):
+    """G1.29"""
+    text = "ü" * 2_000_000
+    assert client.call("s1_echo", {"text": text}).text == text
+    raw = chunked(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode(), 7)
+    assert client.post(raw, {"transfer-encoding": "chunked"}).result == {}
+
+
+def test_other_verbs_are_not_allowed(faulty, client):
+    """C6"""
+    answer = fetch(faulty.url, method="PUT", headers={"mcp-session-id": client.session})
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, POST, DELETE")
