@@ -41,6 +41,9 @@ class Call:
         if LEVELS.index(level) >= LEVELS.index(self.session.level):
             self.send("notifications/message", {"level": level, "logger": self.state.name, "data": data})
 
+    def lacks(self, capability: str) -> RpcError:
+        return RpcError(-32602, f"the client did not declare the capability {capability}")
+
 
 Tool = Callable[[Call, Json], Awaitable[Json]]
 
@@ -135,7 +138,7 @@ async def rpc_error(call: Call, args: Json) -> Json:
 def need(call: Call, args: Json, capability: str) -> None:
     """The specification forbids to ask for what the client did not declare; {"force": true} asks all the same."""
     if capability not in call.session.capabilities and not args.get("force"):
-        raise RpcError(-32602, f"the client did not declare the capability {capability}")
+        raise call.lacks(capability)
 
 
 FORCE = {"force": {"type": "boolean"}}

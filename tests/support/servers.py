@@ -113,6 +113,11 @@ def echo_server(name: str = "echo", *, port: int = 0) -> Echo:
     return Echo(module("tests.servers.echo", "--port", str(port), "--name", name))
 
 
+def echo26_server(name: str = "echo26", *, era: str = "modern", port: int = 0) -> Echo:
+    """The echo server in the modern era; `control("era", value="legacy")` takes it back."""
+    return Echo(module("tests.servers.echo26", "--port", str(port), "--name", name, "--era", era))
+
+
 def fault_server(*, port: int = 0) -> Faults:
     return Faults(module("tests.servers.faults", "--port", str(port)))
 
