@@ -18,6 +18,7 @@ from portico.sessions import UpstreamSession
 JSON: Final = (b"content-type", b"application/json")
 BOTH: Final = (b"accept", b"application/json, text/event-stream")
 STREAM: Final = (b"accept", b"text/event-stream")
+HEADROOM: Final = 50
 PAGES: Final = 1000
 """More pages than this is a backend that never ends its listing."""
 
@@ -281,7 +282,7 @@ class RemoteBackend:
             page = result.get(key)
             if not isinstance(page, list):
                 raise BackendBroken(f"{method} answered without {key}")
-            size += len(jsonrpc.dumps(page))
+            size += _written_size(page)
             if size > self._limit:
                 raise BackendBroken(f"{method} lists more than {self._limit} bytes")
             found.add(page, result)
@@ -317,6 +318,17 @@ class MethodUnknown(BackendBroken):
 
 class UnsupportedVersion(BackendBroken):
     pass
+
+
+def _written_size(page: list[Any]) -> int:
+    """In characters. What nests too deep to be written again inside of other things is refused here."""
+    wrapped: list[Any] = page
+    for _ in range(HEADROOM):
+        wrapped = [wrapped]
+    try:
+        return len(jsonrpc.dumps(wrapped))
+    except RecursionError:
+        raise BackendBroken("the backend's listing nests too deep") from None
 
 
 def _with(items: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
