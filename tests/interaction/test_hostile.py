@@ -26,6 +26,13 @@ def portico(echo, evil):
         yield process
 
 
+@pytest.fixture(scope="module")
+def personal(echo, evil):
+    declared = config(("evil", evil.url, {"user_specific_list": True}), ("s1", echo.url, {}))
+    with gateway(declared) as process:
+        yield process
+
+
 @pytest.fixture
 def restored(evil):
     yield evil
@@ -76,7 +83,10 @@ LISTINGS = {
     "the same name twice": ("tools/list", {"tools": [FINE, {**FINE, "description": "again"}]}),
     "half a character": ("tools/list", {"tools": [{**FINE, "name": "\ud800"}, {**FINE, "title": "\udfff"}]}),
     "not a number": ("tools/list", {"tools": [{**FINE, "_meta": {"x": float("nan"), "y": float("inf")}}]}),
-    "nested deep": ("tools/list", {"tools": [{**FINE, "_meta": nested(400)}]}),
+    **{
+        f"nested {depth} deep": ("tools/list", {"tools": [{**FINE, "_meta": nested(depth)}]})
+        for depth in (300, 900, 930)
+    },
     "a circle of pages": ("tools/list", {"tools": [FINE], "nextCursor": "again"}),
     "a cursor of another type": ("tools/list", {"tools": [FINE], "nextCursor": {"a": []}}),
     "prompts with numbers for names": ("prompts/list", {"prompts": [{"name": 5}, {"name": ""}, 5]}),
@@ -119,6 +129,21 @@ def test_whatever_a_backend_lists_the_others_are_listed_and_called(portico, rest
     restored.control("say")
     restored.control("forget_sessions")
     eventually(lambda: client.call("evil_echo", {"text": "back"}).text == "back")
+
+
+@pytest.mark.parametrize("case", [case for case in LISTINGS if LISTINGS[case][0] != "initialize"])
+def test_whatever_a_backend_lists_for_one_user_the_others_are_listed(personal, restored, case):
+    """G1.59"""
+    method, said = LISTINGS[case]
+    client = personal.client()
+    client.init()
+    restored.control("say", method=method, result=said)
+    for listed in ("tools/list", "prompts/list"):
+        answer = client.rpc(listed)
+        assert answer.status == 200
+        shown = strict(answer.raw)["result"][listed.partition("/")[0]]
+        assert any(item["name"].startswith("s1_") for item in shown)
+    assert client.call("evil_fine").status in (200, 502)
 
 
 def test_of_two_definitions_of_one_name_the_first_is_kept(portico, restored):
