@@ -214,7 +214,7 @@ def test_each_method_of_the_protocol_is_answered(client):
 
 
 def test_a_name_with_spaces_is_the_listed_one(other, client):
-    """C8, G0.16"""
+    """C8"""
     for name in ("component_list", "--version"):
         other.control("add_tool", name=name)
     other.control("notify")

@@ -1,6 +1,8 @@
 """Backends that fail and clients that err: each gets its documented answer, and the next call works."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -164,6 +166,26 @@ def test_a_large_body_within_the_limit_is_passed_on(client):
     assert client.call("s1_echo", {"text": text}).text == text
     raw = chunked(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode(), 7)
     assert client.post(raw, {"transfer-encoding": "chunked"}).result == {}
+
+
+def test_a_fault_of_the_gateways_own_is_said_without_its_internals(tmp_path):
+    """C11"""
+    database = tmp_path / "portico.db"
+    with gateway(config(store=f"sqlite:{database}")) as process:
+        client = process.client()
+        client.init()
+        with closing(sqlite3.connect(database)) as db:
+            db.execute("ALTER TABLE records RENAME TO hidden")
+            failed = client.rpc("tools/list")
+            assert failed.status == 500
+            assert failed.error == {
+                "code": -32603,
+                "message": "Internal error",
+                "data": "the gateway failed; see its log",
+            }
+            eventually(lambda: "no such table" in process.stderr())
+            db.execute("ALTER TABLE hidden RENAME TO records")
+        assert client.rpc("tools/list").result == {"tools": []}
 
 
 def test_other_verbs_are_not_allowed(faulty, client):
