@@ -1,6 +1,7 @@
 """The measuring stick for two eras: what every client must be able to do with every server."""
 
 import asyncio
+import linecache
 
 from tests.matrix.checks import CHECKS
 from tests.matrix.peer import connected
@@ -36,11 +37,12 @@ def reason(error: BaseException, indent: str = "  ") -> str:
     """The innermost errors of a group, with the line of the check they come from."""
     if isinstance(error, BaseExceptionGroup):
         return "\n".join(reason(inner, indent) for inner in error.exceptions)
-    trace, place = error.__traceback__, ""
+    trace, place, line = error.__traceback__, "", ""
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename.endswith(("matrix/checks.py", "matrix/peer.py")):
             place = f" ({code.co_name}, line {trace.tb_lineno})"
+            line = linecache.getline(code.co_filename, trace.tb_lineno).strip()
         trace = trace.tb_next
-    said = str(error).strip().splitlines()
-    return f"{indent}{type(error).__name__}: {said[0] if said else ''}{place}"
+    said = str(error).strip().splitlines() or [line]
+    return f"{indent}{type(error).__name__}: {said[0]}{place}"

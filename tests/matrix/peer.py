@@ -79,6 +79,13 @@ class Peer:
             if cursor is None:
                 return
 
+    async def notification(self, method: str) -> Any:
+        """The next one of that method."""
+        async with asyncio.timeout(SECONDS):
+            while (found := await self.notified.get()).method != method:
+                pass
+        return found
+
     @asynccontextmanager
     async def watching(self, *kinds: str, uri: str | None = None) -> AsyncIterator[Told]:
         """Yields what waits for the next change: the kind of the list, or the URI."""
