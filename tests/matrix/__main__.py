@@ -22,7 +22,7 @@ def row(first: str, cells: list[str], width: int) -> str:
 
 def run(pairs: list[Pair], features: list[str], *, gateways: int, store: str) -> dict[tuple[str, Pair], str]:
     """Prints the table while it grows; gives the reasons of what failed."""
-    width = max(map(len, features))
+    width = max(map(len, ["client/server", *features]))
     titles = [f"{client}/{server}" for client, server in pairs]
     failures: dict[tuple[str, Pair], str] = {}
     servers = list(dict.fromkeys(server for _, server in pairs))
