@@ -284,3 +284,80 @@ def test_a_backends_question_keeps_the_type_of_its_id(echo, portico):
     assert client.call("s1_two_questions").status == 200
     answered = [entry["answered_request"] for entry in echo.seen() if entry["answered_request"]]
     assert answered == [{"id": n, "method": "elicitation/create"} for n in (0, 1)]
+
+
+def test_progress_comes_before_the_result(client):
+    """G1.23"""
+    answer = client.call("s1_slow", {"seconds": 0.3, "steps": 3}, meta={"progressToken": "p"})
+    progress, result = answer.messages[:-1], answer.messages[-1]
+    assert len(progress) == 3
+    assert {note.message["params"]["progressToken"] for note in progress} == {"p"}
+    assert progress[0].at < result.at
+
+
+def test_a_question_of_the_backend_reaches_the_client_and_its_answer_the_backend(portico):
+    """G1.95"""
+    client = portico.client()
+    client.on["elicitation/create"] = lambda _: {"action": "accept", "content": {"n": 1}}
+    client.init(capabilities={"elicitation": {}})
+    assert json.loads(client.call("s1_two_questions").text)
+
+
+def test_unknown_tools_are_refused_in_the_clients_own_form(portico):
+    """G1.26, C1"""
+    new, old = portico.client(), portico.client()
+    new.init()
+    old.init("2024-11-05")
+    assert new.call("nope").error == {"code": -32602, "message": "Unknown tool: nope"}
+    assert old.call("nope").result == {
+        "content": [{"type": "text", "text": "Error: Tool 'nope' not found"}],
+        "isError": True,
+    }
+
+
+def test_prompts_resources_templates_and_completion_are_routed(client):
+    """G1.31"""
+    assert client.rpc("prompts/get", {"name": "s1_greet", "arguments": {"name": "Ann"}}).result["messages"]
+    assert client.rpc("resources/read", {"uri": "echo://static/one"}).result["contents"]
+    assert client.rpc("resources/read", {"uri": "echo://item/7"}).result["contents"]
+    assert client.rpc("resources/read", {"uri": "nobody://x"}).error["code"] == -32002
+    reference = {"type": "ref/prompt", "name": "s1_greet"}
+    answer = client.rpc("completion/complete", {"ref": reference, "argument": {"name": "name", "value": "a"}})
+    assert "completion" in answer.result
+
+
+def test_a_2025_03_26_session_may_send_batches(portico):
+    """C30"""
+    client = portico.client()
+    client.init("2025-03-26")
+    body = (
+        b'[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"}]'
+    )
+    assert json.loads(client.post(body).raw) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+
+
+@pytest.mark.parametrize(
+    ("wish", "version", "as_result"),
+    [
+        ("result", "2025-11-25", True),
+        ("error", "2024-11-05", False),
+        ("auto", "2024-11-05", True),
+        ("auto", "2025-03-26", False),
+    ],
+)
+def test_the_form_for_unknown_tools_may_be_declared(wish, version, as_result):
+    """C1"""
+    with gateway(config(compat={"unknown_tool": wish})) as process:
+        client = process.client()
+        client.init(version)
+        assert ("result" in client.call("nope").message) is as_result
+
+
+@pytest.mark.parametrize(("wish", "kind"), [("sse", "text/event-stream"), ("json", "application/json")])
+def test_the_form_of_answers_may_be_declared(wish, kind):
+    """C3"""
+    with gateway(config(compat={"response": wish})) as process:
+        for version in ("2024-11-05", "2025-11-25"):
+            client = process.client()
+            assert client.init(version).headers["content-type"] == kind
+            assert client.rpc("tools/list").headers["content-type"] == kind

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interaction.test_gateway import config
-from tests.support import ROOT, Process, eventually, fetch, gateway, module
+from tests.support import ROOT, Process, config, eventually, fetch, gateway, module
 
 PORTICO = Path(sys.executable).with_name("portico")
 

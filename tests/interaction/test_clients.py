@@ -9,8 +9,7 @@ from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
 from tests import npm
-from tests.interaction.test_gateway import config
-from tests.support import ROOT, echo_server, gateway
+from tests.support import ROOT, config, echo_server, gateway
 
 pytestmark = [
     pytest.mark.timeout(300),  # the first run installs

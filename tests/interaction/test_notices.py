@@ -126,3 +126,33 @@ def test_a_stream_ends_with_its_session(portico):
     stream = client.stream()
     assert client.delete().status == 200
     stream.wait_closed()
+
+
+def test_a_narrower_virtual_server_is_a_change_for_those_who_use_it(echo):
+    """G0.33, G1.56"""
+
+    def declared(*tools):
+        return config(("s1", echo.url, {}), virtual_servers={"dev": {"tools": list(tools)}})
+
+    with gateway(declared("s1_echo", "s1_fail")) as process:
+        client = process.client(headers={"x-mcp-virtualserver": "dev"})
+        client.init()
+        assert names(client) == ["s1_echo", "s1_fail"]
+        with client.stream() as stream:
+            process.write(declared("s1_echo"))
+            stream.wait_for(TOOLS)
+            assert names(client) == ["s1_echo"]
+            assert client.call("s1_fail").error["message"] == "Unknown tool: s1_fail"
+
+
+def test_a_stream_says_where_it_can_be_taken_up_and_when():
+    """G1.94"""
+    with gateway(config(limits={"stream_s": 1})) as process:
+        client = process.client()
+        client.init()
+        with client.stream() as stream:
+            stream.wait_closed()
+            first, last = stream.messages[0], stream.messages[-1]
+            assert first.event_id and first.message is None
+            assert last.event_id and last.retry
+        assert client.stream(last.event_id).status == 200

@@ -9,8 +9,7 @@ import socket
 import pytest
 
 from tests import npm
-from tests.interaction.test_gateway import config
-from tests.support import Client, Process, eventually, gateway
+from tests.support import Client, Process, config, eventually, gateway
 
 pytestmark = pytest.mark.timeout(300)  # the first run installs
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -310,3 +311,25 @@ def test_it_listens_on_loopback_at_one_path(portico):
     assert fetch(f"{portico.base}/other", {}).status == 404
     with pytest.raises(ConnectionRefusedError):
         fetch(f"http://127.0.0.2:{portico.port}/health")
+
+
+def test_initialize_makes_a_fresh_session_and_contacts_no_backend(echo, portico):
+    """G0.24, G0.25, G0.26, G0.27, G1.3, G1.4, G1.5"""
+    before = echo.counters()["initialize"]
+    first, second = (
+        portico.client().init("2024-11-05"),
+        portico.client().init(headers={"mcp-session-id": "old"}),
+    )
+    assert first.message["result"]["protocolVersion"] == "2024-11-05"
+    assert uuid.UUID(first.session) != uuid.UUID(second.session)
+    assert {"tools", "resources"} <= set(first.message["result"]["capabilities"])
+    assert echo.counters()["initialize"] == before
+
+
+@pytest.mark.parametrize(
+    "method", ["notifications/initialized", "notifications/roots/list_changed", "notifications/other"]
+)
+def test_a_notification_is_taken_without_a_word(client, method):
+    """G0.31, C2"""
+    answer = client.notify(method)
+    assert (answer.status, answer.raw) == (202, b"")

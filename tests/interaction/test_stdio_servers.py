@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interaction.test_gateway import config
 from tests.interaction.test_real_servers import LISTS, exposed, person, steady
-from tests.support import ROOT, Process, gateway
+from tests.support import ROOT, Process, config, gateway
 
 pytestmark = pytest.mark.timeout(300)  # the first run installs
 

@@ -3,8 +3,7 @@
 import http.client
 import json
 
-from tests.interaction.test_gateway import config
-from tests.support import Client, echo_server, eventually, gateway
+from tests.support import Client, config, echo_server, eventually, gateway
 
 
 def test_an_answer_may_come_in_through_another_process(tmp_path):

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from tests.interaction.test_gateway import config
-from tests.support import echo_server, gateway
+from tests.support import config, echo_server, gateway
 
 
 def names(answer):
