@@ -1,14 +1,12 @@
 """What the gateway says for itself: who it is, what there is. Pure."""
 
-from typing import Any, Final
+from typing import Any
 
 from portico.catalogue import Catalogue, Definition
-from portico.protocol import jsonrpc, versions
+from portico.protocol import jsonrpc, modern, versions
 from portico.protocol.jsonrpc import INVALID_PARAMS, Id, Rejection
 from portico.registry import Gateway
 from portico.replies import Reply, refusal
-
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 def about(catalogue: Catalogue, gateway: Gateway, version: str) -> dict[str, Any]:
@@ -36,16 +34,41 @@ def server_info(gateway: Gateway) -> dict[str, Any]:
     return {"name": gateway.name, "version": gateway.version, **given}
 
 
-def page(id_: Id, name: str, items: list[Definition], size: int, cursor: Any) -> Reply:
-    """One page of a listing; the cursor is where it begins."""
+def discovered(catalogue: Catalogue, gateway: Gateway, ttl_ms: int) -> dict[str, Any]:
+    """The result of `server/discover`."""
+    found: dict[str, Any] = {
+        "supportedVersions": list(versions.ALL),
+        "capabilities": capabilities(catalogue),
+        **modern_fields(gateway),
+        "ttlMs": ttl_ms,
+        "cacheScope": "private" if catalogue.limits else "public",
+    }
+    instructions = gateway.instructions or catalogue.instructions
+    return found | ({"instructions": instructions} if instructions else {})
+
+
+def modern_fields(gateway: Gateway) -> dict[str, Any]:
+    """What every modern result has."""
+    return {"resultType": "complete", "_meta": {modern.SERVER_KEY: server_info(gateway)}}
+
+
+def modern_listing(listing: bytes, hint: tuple[int, str], gateway: Gateway) -> bytes:
+    """A listing's bytes, with what a modern result has besides."""
+    ttl_ms, scope = hint
+    fields = {**modern_fields(gateway), "ttlMs": ttl_ms, "cacheScope": scope}
+    return listing[:-1] + b"," + jsonrpc.dumps(fields)[1:].encode()
+
+
+def page(name: str, items: list[Definition], size: int, cursor: Any) -> bytes | None:
+    """One page of a listing; the cursor is where it begins, and None is said of one that was never given."""
     start = int(cursor) if isinstance(cursor, str) and cursor.isdecimal() and len(cursor) < 9 else None
     if cursor is not None and start is None:
-        return refusal(Rejection(200, INVALID_PARAMS, "unknown cursor", id=id_))
+        return None
     begin = start or 0
     value: dict[str, Any] = {name: items[begin : begin + size] if size else items[begin:]}
     if size and begin + size < len(items):
         value["nextCursor"] = str(begin + size)
-    return Reply(200, jsonrpc.result(id_, value))
+    return jsonrpc.dumps(value).encode()
 
 
 def unknown_tool(name: str, id_: Id, *, as_result: bool) -> Reply:

@@ -3,20 +3,31 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from authz.origins import OriginRules, host_allowed, origin_allowed
-from portico.broker import Broker, Request
+from portico.broker import Broker
 from portico.catalogue import Catalogue
 from portico.client import Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
 from portico.protocol import sse, versions
-from portico.protocol.inbound import SESSION_HEADER, Batch, accepts, check_headers, check_post, classify
+from portico.protocol.inbound import (
+    SESSION_HEADER,
+    VERSION_HEADER,
+    Batch,
+    accepts,
+    check_headers,
+    check_post,
+    classify,
+)
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
+from portico.protocol.modern import is_modern, read_envelope, unsupported
 from portico.protocol.tickets import decode_cursor
 from portico.replies import Reply, refusal
+from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
@@ -41,8 +52,9 @@ class Endpoint:
         headers: dict[str, str] = {}
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip()
+        repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset()
         alias = self._broker.registry.gateway.session_header_alias
-        client = Client(scope, receive, send, headers, alias)
+        client = Client(scope, receive, send, headers, repeated, alias)
         refused = self._refused(headers)
         if refused is not None:
             await client.reply(refusal(refused))
@@ -63,8 +75,10 @@ class Endpoint:
         handle = {"POST": self._post, "GET": self._get, "DELETE": self._delete, "OPTIONS": self._options}.get(
             verb
         )
-        if handle is None:
-            await client.reply(Reply(405, headers=[(b"allow", b"GET, POST, DELETE")]))
+        sessionless = client.headers.get(VERSION_HEADER) in versions.MODERN
+        if handle is None or (sessionless and verb in ("GET", "DELETE")):
+            allowed = b"POST" if sessionless else b"GET, POST, DELETE"
+            await client.reply(Reply(405, headers=[(b"allow", allowed)]))
             return
         async with client.watched():
             await client.reply(await self._guarded(handle, client))
@@ -72,8 +86,7 @@ class Endpoint:
     async def _guarded(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
         """The boundary: whatever goes wrong inside is logged here and answered without its internals."""
         try:
-            refused = check_headers(client.headers)
-            return refusal(refused) if refused else await handle(client)
+            return await handle(client)
         except BackendError as error:
             return refusal(error.rejection("", None))
         except Exception:
@@ -98,6 +111,8 @@ class Endpoint:
         catalogue = self._catalogue(client.headers)
         if isinstance(catalogue, Rejection):
             return refusal(catalogue)
+        if isinstance(message, Message) and is_modern(message, client.headers):
+            return await self._modern(message, client, catalogue)
         if isinstance(message, Message) and message.method == "initialize" and message.kind == "request":
             return await self._broker.begin(message, client.headers, catalogue)
         session = await self._session(client)
@@ -106,8 +121,26 @@ class Endpoint:
         client.keep_alive(session.id, limits.keepalive_s)
         if isinstance(message, Batch):
             return await self._batch(message, session, client, catalogue)
-        request = Request(message, client.headers, session, catalogue)
+        request = LegacyRequest(message, client.headers, catalogue, session)
         return await self._broker.carry(self._broker.decide(request), request)
+
+    async def _modern(self, message: Message, client: Client, catalogue: Catalogue) -> Reply:
+        """A request that says all there is to know; a notification is taken note of, and there is nobody to tell."""
+        if message.kind == "response":
+            return refusal(Rejection(400, INVALID_REQUEST, "modern clients send no responses"))
+        version = client.headers.get(VERSION_HEADER, "")
+        if message.kind == "notification":
+            return Reply(202) if version in versions.MODERN else refusal(unsupported(version))
+        envelope = read_envelope(message, client.headers, client.repeated)
+        if isinstance(envelope, Rejection):
+            return refusal(envelope)
+        if message.method == "subscriptions/listen" and not accepts(client.headers, "text/event-stream"):
+            return refusal(
+                Rejection(406, INVALID_REQUEST, "Accept must list text/event-stream", id=message.id)
+            )
+        client.keep_alive("", self._broker.registry.limits.keepalive_s)
+        request = ModernRequest(message, client.headers, catalogue, envelope)
+        return await self._broker.carry_modern(self._broker.decide_modern(request, client.repeated), request)
 
     def _catalogue(self, headers: dict[str, str]) -> Catalogue | Rejection:
         """What this client may see: all of it, or what a virtual server shows."""
@@ -141,10 +174,13 @@ class Endpoint:
         if message.method == "initialize":
             text = "initialize must not be part of a batch"
             return refusal(Rejection(400, INVALID_REQUEST, text, id=message.id))
-        request = Request(message, client.headers, session, catalogue)
+        request = LegacyRequest(message, client.headers, catalogue, session)
         return await self._broker.carry(self._broker.decide(request), request)
 
     async def _session(self, client: Client) -> Session | Rejection:
+        refused = check_headers(client.headers)
+        if refused is not None:
+            return refused
         id_ = client.headers.get(SESSION_HEADER)
         alias = self._broker.registry.gateway.session_header_alias
         if not id_ and alias:
@@ -194,7 +230,10 @@ class Endpoint:
         return Reply(200)
 
     async def _options(self, _: Client) -> Reply:
-        allow = b"content-type, accept, authorization, mcp-session-id, mcp-protocol-version, last-event-id"
+        allow = (
+            b"content-type, accept, authorization, mcp-session-id, mcp-protocol-version, last-event-id,"
+            b" mcp-method, mcp-name"
+        )
         return Reply(
             204,
             headers=[
@@ -215,6 +254,11 @@ class Endpoint:
         if path == "/status" or path.startswith("/status/"):
             found = await self._operator.status(path.removeprefix("/status").strip("/") or None)
         await client.reply(Reply(404) if found is None else Reply(200, json.dumps(found).encode()))
+
+
+def _repeated(headers: list[tuple[bytes, bytes]]) -> frozenset[str]:
+    counted = Counter(name.decode("latin-1") for name, _ in headers)
+    return frozenset(name for name, count in counted.items() if count > 1)
 
 
 async def merged(replies: list[Reply]) -> AsyncIterator[bytes]:

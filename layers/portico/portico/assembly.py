@@ -16,7 +16,6 @@ from portico.discovery import STATUS, Discovery, Publication
 from portico.http1 import HttpClient
 from portico.protocol import versions
 from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch
-from portico.sessions import Sessions
 from portico.stores import open_store
 from portico.stores.base import Store
 
@@ -39,7 +38,7 @@ class Portico:
         self._store: Store = open_store(registry.store)
         self._publication = Publication(2 * self._store.poll_s)
         self._discovery = Discovery(self._store, self._publication)
-        self._broker = Broker(Sessions(self._store), self._publication)
+        self._broker = Broker(self._store, self._publication)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

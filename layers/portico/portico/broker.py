@@ -1,61 +1,82 @@
-"""Carries a Decision out: sessions, upstream sessions, relay. The only part that touches them."""
+"""Carries a Decision out: sessions, upstream sessions, backends of either era. The only part that touches them."""
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any
 
 from portico import answers
 from portico.backends.remote import RemoteBackend
-from portico.catalogue import LISTS, Catalogue, Definition, tool_problem
+from portico.carriers.legacy import LegacyRelay
+from portico.carriers.legacy_to_modern import LegacyToModern, call_box
+from portico.carriers.modern import ModernRelay
+from portico.carriers.modern_to_legacy import ModernToLegacy
+from portico.catalogue import LISTS, Catalogue
 from portico.discovery import Publication
 from portico.errands import Errands
-from portico.errors import BackendError, BackendRefused, BackendTimedOut, BackendUnreachable
-from portico.http1 import Exchange, Headers
-from portico.protocol import jsonrpc, names, sse, versions
+from portico.errors import BackendError, BackendUnreachable, EraChanged
+from portico.http1 import Headers
+from portico.mailbox import Mailbox
+from portico.personal import Personal
+from portico.protocol import jsonrpc, modern, sse, versions
 from portico.protocol.inbound import accepts
-from portico.protocol.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Message, Rejection
+from portico.protocol.jsonrpc import INVALID_PARAMS, Message, Rejection
 from portico.protocol.tickets import Cursor
-from portico.registry import Registry
-from portico.relay import CallStream, check_answer
+from portico.protocol.versions import Era
+from portico.registry import Limits, Registry
 from portico.replies import Reply, once, refusal
-from portico.router import Answer, Decision, Forward, Ignore, Refuse, Spread, UnknownTool, route
-from portico.sessions import Session, Sessions, UpstreamSession
+from portico.requests import LegacyRequest, ModernRequest, RequestHeaders
+from portico.router import (
+    Answer,
+    Decision,
+    Deliver,
+    Forward,
+    Ignore,
+    Refuse,
+    Spread,
+    UnknownTool,
+    route,
+    route_modern,
+)
+from portico.sessions import Session, Sessions
+from portico.stores.base import Store
+from portico.subscriptions import Subscription, wanted
 from portico.upstream import Upstream, lines
 
 log = logging.getLogger("portico.broker")
 
-PERSONAL: dict[str, str] = {"tools": "tools/list", "prompts": "prompts/list"}
-"""The listings that may differ from user to user."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One message of a client, and what is known of who sent it."""
-
-    message: Message
-    headers: dict[str, str]
-    session: Session
-    catalogue: Catalogue
-    """As this client may see it."""
-
 
 class Broker:
-    def __init__(self, sessions: Sessions, publication: Publication) -> None:
-        self.sessions = sessions
+    def __init__(self, store: Store, publication: Publication) -> None:
+        self.sessions = Sessions(store)
         self.publication = publication
         self.registry = Registry()
         self.backends: dict[str, RemoteBackend] = {}
+        self.closing = asyncio.Event()
         self._errands = Errands()
-        self.upstream = Upstream(sessions, self._errands, lambda: self.registry.limits)
+        self._mailbox = Mailbox(store)
+        self.upstream = Upstream(self.sessions, self._errands, self._limits)
+        self._legacy = LegacyRelay(self.sessions, self.upstream, self._errands, self._limits)
+        self._modern = ModernRelay(self._limits)
+        self._legacy_to_modern = LegacyToModern(self.sessions, self.upstream, self._mailbox, self._limits)
+        self._modern_to_legacy = ModernToLegacy(self._mailbox, store, self._errands, lambda: self.registry)
+        self._personal = Personal(self.upstream, self._modern_to_legacy.leases, lambda: self.backends)
+        self._met: dict[str, tuple[Catalogue, list[Era]]] = {}
 
-    def decide(self, request: Request) -> Decision:
+    def _limits(self) -> Limits:
+        return self.registry.limits
+
+    async def settle(self) -> None:
+        """Finish what is still to be done for clients that were answered."""
+        await self._modern_to_legacy.close()
+        await self._errands.settle()
+
+    # Legacy clients
+
+    def decide(self, request: LegacyRequest) -> Decision:
         return route(request.message, request.catalogue, request.session.id, time.time())
 
-    async def carry(self, decision: Decision, request: Request) -> Reply:
+    async def carry(self, decision: Decision, request: LegacyRequest) -> Reply:
         match decision:
             case Forward():
                 reply = await self._forward(decision, request)
@@ -67,6 +88,8 @@ class Broker:
                 reply = answers.unknown_tool(decision.name, request.message.id, as_result=as_result)
             case Refuse():
                 reply = refusal(decision.rejection)
+            case Deliver():
+                reply = await self._deliver(decision, request)
             case Spread():
                 await self._spread(request, decision.body)
                 reply = Reply(202)
@@ -74,7 +97,7 @@ class Broker:
                 reply = Reply(202)
         return self._dressed(reply, request.session, request.headers)
 
-    def _dressed(self, reply: Reply, session: Session, headers: dict[str, str]) -> Reply:
+    def _dressed(self, reply: Reply, session: Session, headers: RequestHeaders) -> Reply:
         """With the session's id, and as SSE for a client that expects that."""
         if (
             reply.frames is None
@@ -85,13 +108,7 @@ class Broker:
             return Reply(200, frames=once(sse.encode(reply.body)), session_id=session.id)
         return Reply(reply.status, reply.body, reply.frames, session.id, reply.headers)
 
-    async def settle(self) -> None:
-        """Finish what is still to be done for clients that were answered."""
-        await self._errands.settle()
-
-    # Sessions
-
-    async def begin(self, message: Message, headers: dict[str, str], catalogue: Catalogue) -> Reply:
+    async def begin(self, message: Message, headers: RequestHeaders, catalogue: Catalogue) -> Reply:
         requested = message.param("protocolVersion")
         if requested is not None and not isinstance(requested, str):
             return refusal(Rejection(400, INVALID_PARAMS, "protocolVersion must be a string", id=message.id))
@@ -106,70 +123,63 @@ class Broker:
         body = jsonrpc.result(message.id, answers.about(catalogue, self.registry.gateway, version))
         return self._dressed(Reply(200, body), session, headers)
 
-    async def end(self, session: Session, headers: dict[str, str]) -> None:
+    async def end(self, session: Session, headers: RequestHeaders) -> None:
         await self.sessions.end(session)
         for name, upstream in session.upstream.items():
             backend = self.backends.get(name)
             if backend is not None:
                 self._errands.run(backend.end(upstream, lines(backend, headers)))
 
-    async def _spread(self, request: Request, body: bytes) -> None:
+    async def resume(self, session: Session, cursor: Cursor, headers: RequestHeaders) -> Reply:
+        return await self._legacy.resume(self.backends.get(cursor.backend), session, cursor, headers)
+
+    async def _spread(self, request: LegacyRequest, body: bytes) -> None:
+        cancelled = request.message.param("requestId")
+        if request.message.method == "notifications/cancelled" and isinstance(cancelled, str | int):
+            await self._mailbox.post(call_box(request.session.id, cancelled), b'{"kind":"cancel"}')
         for name, upstream in request.session.upstream.items():
             backend = self.backends.get(name)
             if backend is not None:
                 with contextlib.suppress(BackendError):
                     await backend.tell(upstream, body, lines(backend, request.headers), 10)
 
-    # Answers of the gateway's own
+    async def _deliver(self, decision: Deliver, request: LegacyRequest) -> Reply:
+        """A client's answer to a question of a modern backend."""
+        top = request.message.top
+        said = {name: top[name].value for name in ("result", "error") if name in top}
+        letter = jsonrpc.dumps({"kind": "answer", "key": decision.key, **said}).encode()
+        await self._mailbox.post(call_box(request.session.id, decision.call), letter)
+        return Reply(202)
 
-    async def _answer(self, decision: Answer, request: Request) -> Reply:
+    async def _answer(self, decision: Answer, request: LegacyRequest) -> Reply:
         message = request.message
         if decision.method in LISTS:
-            return await self._listing(LISTS[decision.method], request)
+            listing = await self._listing(LISTS[decision.method], request, request.catalogue.legacy)
+            if isinstance(listing, Rejection):
+                return refusal(listing)
+            return Reply(200, jsonrpc.result_bytes(message.id, listing))
         if decision.method == "logging/setLevel":
             return await self._set_level(request)
         return Reply(200, jsonrpc.result(message.id, {}))
 
-    async def _listing(self, name: str, request: Request) -> Reply:
-        catalogue, size, id_ = request.catalogue, self.registry.limits.page_size, request.message.id
-        personal = name in PERSONAL and bool(catalogue.personal)
+    async def _listing(
+        self, name: str, request: LegacyRequest | ModernRequest, catalogue: Catalogue
+    ) -> bytes | Rejection:
+        """The result's bytes: made once for each catalogue, unless the client sees a list of its own or a page."""
+        size, message = self.registry.limits.page_size, request.message
+        personal = bool(catalogue.personal) and name in Personal.LISTINGS
         if not size and not personal:
-            return Reply(200, jsonrpc.result_bytes(id_, catalogue.answers[name]))
+            return catalogue.answers[name]
         items = catalogue.definitions[name]
         if personal:
-            items = items + await self._personal_items(name, request)
-        return answers.page(id_, name, items, size, request.message.param("cursor"))
+            items = items + await self._personal.items(name, request, self.registry.discovery.timeout_s)
+        page = answers.page(name, items, size, message.param("cursor"))
+        return page or Rejection(200, INVALID_PARAMS, "unknown cursor", id=message.id)
 
-    async def _personal_items(self, name: str, request: Request) -> list[Definition]:
-        """What the backends with a list for each user show to this one. One that fails costs its own part only."""
-        found = await asyncio.gather(
-            *(self._personal_part(name, backend, request) for backend in request.catalogue.personal.values())
-        )
-        known = {item["name"] for item in request.catalogue.definitions[name]}
-        return [item for part in found for item in part if item["name"] not in known]
-
-    async def _personal_part(self, name: str, owner: str, request: Request) -> list[Definition]:
-        backend = self.backends.get(owner)
-        if backend is None:
-            return []
-        sent, seconds = lines(backend, request.headers), self.registry.discovery.timeout_s
-        try:
-            upstream = await self.upstream.session(
-                backend, request.session, request.catalogue, request.headers
-            )
-            items = (await backend.pages(upstream, PERSONAL[name], name, sent, seconds)).items
-        except BackendError as error:
-            log.warning("backend %s: %s", owner, error)
-            return []
-        named = [item for item in items if isinstance(item.get("name"), str)]
-        good = [item for item in named if name != "tools" or not tool_problem(item)]
-        exposed = [{**item, "name": names.expose(backend.declared.prefix, item["name"])} for item in good]
-        return [item for item in exposed if request.catalogue.shows(name, item["name"])]
-
-    async def _set_level(self, request: Request) -> Reply:
+    async def _set_level(self, request: LegacyRequest) -> Reply:
         level, id_ = request.message.param("level"), request.message.id
-        if level not in answers.LEVELS:
-            known = ", ".join(answers.LEVELS)
+        if level not in modern.LEVELS:
+            known = ", ".join(modern.LEVELS)
             return refusal(Rejection(200, INVALID_PARAMS, f"level must be one of {known}", id=id_))
         await self.sessions.change(request.session, level=level)
         for name, upstream in request.session.upstream.items():
@@ -179,181 +189,121 @@ class Broker:
                     await self.upstream.set_level(backend, upstream, level, lines(backend, request.headers))
         return Reply(200, jsonrpc.result(id_, {}))
 
+    # Modern clients
+
+    def decide_modern(self, request: ModernRequest, repeated: frozenset[str]) -> Decision:
+        return route_modern(request.message, request.catalogue, request.headers, repeated)
+
+    async def carry_modern(self, decision: Decision, request: ModernRequest) -> Reply:
+        match decision:
+            case Forward():
+                return await self._forward(decision, request)
+            case Answer():
+                return await self._answer_modern(decision, request)
+            case UnknownTool():
+                unknown = answers.unknown_tool(decision.name, request.message.id, as_result=False)
+                return Reply(modern.STATUS[INVALID_PARAMS], unknown.body)
+            case Refuse():
+                return refusal(decision.rejection)
+        return Reply(202)
+
+    async def _answer_modern(self, decision: Answer, request: ModernRequest) -> Reply:
+        message, gateway = request.message, self.registry.gateway
+        if decision.method == "subscriptions/listen":
+            return self._subscribe(request)
+        if decision.method == "server/discover":
+            ttl_ms = int(self.registry.discovery.interval_s * 1000)
+            found = answers.discovered(request.catalogue, gateway, ttl_ms)
+            return Reply(200, jsonrpc.result(message.id, found))
+        name = LISTS[decision.method]
+        listing = await self._listing(name, request, request.catalogue)
+        if isinstance(listing, Rejection):
+            return Reply(modern.STATUS[listing.code], jsonrpc.error(listing))
+        hint = request.catalogue.hints.get(name, (0, "public"))
+        scope = "private" if request.catalogue.limits else hint[1]
+        result = answers.modern_listing(listing, (hint[0], scope), gateway)
+        return Reply(200, jsonrpc.result_bytes(message.id, result))
+
+    def _subscribe(self, request: ModernRequest) -> Reply:
+        found = wanted(request.message, request.catalogue, self.backends)
+        if isinstance(found, Rejection):
+            return refusal(found)
+        subscription = Subscription(
+            request,
+            found,
+            self.backends,
+            self.publication,
+            lambda: self.publication.view_as(request.catalogue),
+            self._modern_to_legacy.leases,
+            self.registry.limits,
+            answers.server_info(self.registry.gateway),
+            self.closing,
+        )
+        return Reply(200, frames=subscription.frames())
+
     # What a backend answers
 
-    async def _forward(self, decision: Forward, request: Request) -> Reply:
+    async def _forward(self, decision: Forward, request: LegacyRequest | ModernRequest) -> Reply:
         backend, message = self.backends.get(decision.backend), request.message
         if backend is None:
             gone = BackendUnreachable("the backend is not declared any more")
             return refusal(gone.rejection(decision.backend, message.id))
-        sent = lines(backend, request.headers)
-        sent += [(name.encode(), _header_value(value)) for name, value in decision.headers.items()]
-        sent.append((b"x-mcp-servername", backend.name.encode()))
+        sent = self._headers(backend, decision, request)
         try:
-            if message.kind != "request":
-                return await self._deliver(backend, decision, request.session, sent)
-            sent.append((b"x-mcp-method", message.method.encode()))
-            return await self._call(backend, decision.body, request, sent)
+            if isinstance(request, LegacyRequest) and message.kind != "request":
+                return await self._legacy.deliver(backend, decision.body, request.session, sent)
+            return await self._call(backend, decision, request, sent)
         except BackendError as error:
             log.info("backend %s: %s", backend.name, error)
             return refusal(error.rejection(backend.name, message.id))
 
-    async def _deliver(
-        self, backend: RemoteBackend, decision: Forward, session: Session, sent: Headers
+    async def _call(
+        self, backend: RemoteBackend, decision: Forward, request: LegacyRequest | ModernRequest, sent: Headers
     ) -> Reply:
-        """The client's answer to a backend's request, or its progress."""
-        upstream = session.upstream.get(backend.name)
-        if upstream is None:
-            nobody = "no request with this id is waiting for an answer"
-            return refusal(Rejection(400, INVALID_REQUEST, nobody))
-        status = await backend.tell(upstream, decision.body, sent, self.registry.limits.call_timeout_s)
-        return Reply(202 if status < 300 else 400)
-
-    async def _call(self, backend: RemoteBackend, body: bytes, request: Request, sent: Headers) -> Reply:
-        session, catalogue = request.session, request.catalogue
-        upstream = await self.upstream.session(backend, session, catalogue, request.headers)
-        reply = await self._attempt(backend, upstream, body, request, sent)
-        if reply is None:
-            upstream = await self.upstream.renewed(backend, session, upstream, catalogue, request.headers)
-            reply = await self._attempt(backend, upstream, body, request, sent)
-        if reply is None:
-            raise BackendRefused(404, "the backend does not know the session it has just made")
-        return reply
-
-    async def _attempt(
-        self, backend: RemoteBackend, upstream: UpstreamSession, body: bytes, request: Request, sent: Headers
-    ) -> Reply | None:
-        """None when the backend has forgotten the session.
-
-        An exchange may serve somebody else as soon as it is closed, so nothing is awaited after that.
-        """
-        exchange = await backend.post(upstream, body, sent)
+        """In the client's own era if the backend speaks it. One that turns out to speak another is met again, once."""
+        eras = self._eras(backend, request.catalogue)
         try:
-            await self._head(exchange)
-            if await self._forgotten(exchange):
-                return None
-            return await self._relay(exchange, backend, upstream, request)
-        except (asyncio.CancelledError, BackendTimedOut):
-            exchange.close()
-            self._errands.run(self._cancel(backend, upstream, request.message))
-            raise
-        except BackendError:
-            exchange.close()
-            raise
+            return await self._carrier(backend, decision, request, sent, eras)
+        except EraChanged:
+            greeting = await backend.greet(backend.credential("discovery"), self.registry.discovery.timeout_s)
+            if greeting.eras == eras:
+                raise
+            self._met[backend.name] = (self.publication.current, greeting.eras)
+            return await self._carrier(backend, decision, request, sent, greeting.eras)
 
-    async def _head(self, exchange: Exchange) -> None:
-        seconds = self.registry.limits.call_timeout_s
-        if not await exchange.head(seconds):
-            raise BackendTimedOut(f"the backend did not answer within {seconds:g} s")
+    def _eras(self, backend: RemoteBackend, catalogue: Catalogue) -> list[Era]:
+        met = self._met.get(backend.name)
+        if met is not None and met[0] is self.publication.current:
+            return met[1]
+        return catalogue.eras.get(backend.name, ["legacy"])
 
-    async def _forgotten(self, exchange: Exchange) -> bool:
-        """Whether the backend has forgotten the upstream session: 404, or a 400 that says so."""
-        if exchange.status not in (404, 400):
-            return False
-        text = await exchange.body(65536, 10)
-        exchange.close()
-        if exchange.status == 404 or b"session" in text.lower():
-            return True
-        raise BackendRefused(400, f"the backend answered 400: {text[:200].decode('utf-8', 'replace')}")
-
-    async def _relay(
-        self, exchange: Exchange, backend: RemoteBackend, upstream: UpstreamSession, request: Request
+    async def _carrier(
+        self,
+        backend: RemoteBackend,
+        decision: Forward,
+        request: LegacyRequest | ModernRequest,
+        sent: Headers,
+        eras: list[Era],
     ) -> Reply:
-        limits, message = self.registry.limits, request.message
-        if exchange.status != 200:
-            text = (await exchange.body(65536, 10))[:200].decode("utf-8", "replace")
-            exchange.close()
-            raise BackendRefused(exchange.status, f"the backend answered {exchange.status}: {text}")
-        kind = exchange.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-        if kind == b"application/json":
-            body = await exchange.body(limits.response_bytes, limits.call_timeout_s)
-            check_answer(body, message.id)
-            await self._remember(message, backend, request.session, body)
-            exchange.close()
-            return Reply(200, body)
-        if kind != b"text/event-stream":
-            exchange.close()
-            shown = kind.decode("latin-1") or "no content type"
-            raise BackendRefused(502, f"the backend answered with {shown}")
-        stream = self._stream(exchange, backend, request.session, message)
-        frames = self._watched(stream, backend, upstream, message)
-        await self._remember(message, backend, request.session, b'"result"')
-        if accepts(request.headers, "text/event-stream"):
-            return Reply(200, frames=frames)
-        return Reply(200, await _last_answer(frames, message))
+        body, name = decision.body, decision.name
+        if isinstance(request, LegacyRequest):
+            if "legacy" in eras:
+                return await self._legacy.carry(backend, body, request, sent)
+            return await self._legacy_to_modern.carry(backend, body, name, request, sent)
+        if "modern" in eras:
+            return await self._modern.carry(backend, body, name, request, sent)
+        return await self._modern_to_legacy.carry(backend, body, request, sent)
 
-    def _stream(
-        self, exchange: Exchange, backend: RemoteBackend, session: Session, message: Message
-    ) -> CallStream:
-        limits = self.registry.limits
-        return CallStream(
-            exchange,
-            backend.name,
-            session.id,
-            message.id,
-            limit=limits.response_bytes,
-            keepalive_s=limits.keepalive_s,
-            timeout_s=limits.call_timeout_s,
-            patience_s=limits.answer_ttl_s,
-            clock=time.time,
-        )
-
-    async def _watched(
-        self, stream: CallStream, backend: RemoteBackend, upstream: UpstreamSession, message: Message
-    ) -> AsyncIterator[bytes]:
-        """The stream; when the client goes away before the answer and cannot take it up again, the call is cancelled."""
-        ended = False
-        try:
-            async for piece in stream.frames():
-                yield piece
-            ended = True
-        finally:
-            if not ended and not stream.answered and not stream.resumable:
-                self._errands.run(self._cancel(backend, upstream, message))
-
-    async def _remember(
-        self, message: Message, backend: RemoteBackend, session: Session, body: bytes
-    ) -> None:
-        """A subscription outlives the upstream session it was made in."""
-        if b'"result"' not in body:
-            return
-        if message.method == "resources/subscribe":
-            await self.sessions.change(session, subscribe=(message.param("uri"), backend.name))
-        elif message.method == "resources/unsubscribe":
-            await self.sessions.change(session, subscribe=(message.param("uri"), None))
-
-    async def resume(self, session: Session, cursor: Cursor, headers: dict[str, str]) -> Reply:
-        """Take up the stream of a call again, at the backend that keeps it."""
-        backend, upstream = self.backends.get(cursor.backend), session.upstream.get(cursor.backend)
-        gone = refusal(Rejection(400, INVALID_PARAMS, "the stream of this event is gone"), session.id)
-        if backend is None or upstream is None:
-            return gone
-        exchange = await backend.listen(upstream, lines(backend, headers), cursor.event)
-        await self._head(exchange)
-        if exchange.status != 200:
-            exchange.close()
-            return gone
-        nothing = Message("", "request", "", None, {}, {})
-        stream = self._stream(exchange, backend, session, nothing)
-        stream.resumable = True
-        return Reply(200, frames=stream.frames(), session_id=session.id)
-
-    async def _cancel(self, backend: RemoteBackend, upstream: UpstreamSession, message: Message) -> None:
-        params: dict[str, Any] = {"requestId": message.id, "reason": "client gone"}
-        body = jsonrpc.notification("notifications/cancelled", params)
-        await backend.tell(upstream, body, backend.credential("call"), 10)
+    def _headers(
+        self, backend: RemoteBackend, decision: Forward, request: LegacyRequest | ModernRequest
+    ) -> Headers:
+        sent = lines(backend, request.headers)
+        sent += [(name.encode(), _header_value(value)) for name, value in decision.headers.items()]
+        sent.append((b"x-mcp-servername", backend.name.encode()))
+        if request.message.kind == "request":
+            sent.append((b"x-mcp-method", request.message.method.encode()))
+        return sent
 
 
 def _header_value(value: str) -> bytes:
     return "".join(c if 32 <= ord(c) < 127 else "?" for c in value).encode()
-
-
-async def _last_answer(frames: AsyncIterator[bytes], message: Message) -> bytes:
-    """For a client that takes only JSON: the answer, without what came before it."""
-    decoder, found = sse.Decoder(1 << 30), b""
-    async for piece in frames:
-        for frame in decoder.feed(piece):
-            read = jsonrpc.read(frame.data.decode("utf-8", "replace")) if frame.data else None
-            if isinstance(read, Message) and read.kind == "response" and read.id == message.id:
-                found = frame.data
-    return found

@@ -25,10 +25,18 @@ WATCH_AFTER_S: Final = 0.05
 
 class Client:
     def __init__(
-        self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str], alias: str | None
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: dict[str, str],
+        repeated: frozenset[str],
+        alias: str | None,
     ) -> None:
         self.scope = scope
         self.headers = headers
+        self.repeated = repeated
+        """The names of headers that came more than once: only the last is in `headers`."""
         self._receive = receive
         self._send = send
         self._alias = alias

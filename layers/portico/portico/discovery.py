@@ -16,8 +16,9 @@ from typing import Any, Final
 from portico.backends.remote import RemoteBackend, UnsupportedVersion
 from portico.catalogue import Catalogue, Listing, merge, tool_problem
 from portico.errors import BackendBroken, BackendError
+from portico.hearing import hear
 from portico.http1 import Exchange
-from portico.protocol import sse, versions
+from portico.protocol import versions
 from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Rejection, dumps, error, result
 from portico.registry import Registry, VirtualServer
 from portico.sessions import UpstreamSession
@@ -28,6 +29,7 @@ STATUS: Final = "STATUS"
 LEASE: Final = "LEASE"
 LEASE_S: Final = 6.0
 LONGEST_S: Final = 3600.0
+MOST_HEARD: Final = 1 << 22
 EVERY_CHANGE: Final = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 log = logging.getLogger("portico.discovery")
@@ -54,6 +56,10 @@ class Publication:
             only = {name: frozenset(shown) for name, shown in limits.items() if shown is not None}
             self._views[server] = self.current.limited(only)
         return self._views[server]
+
+    def view_as(self, catalogue: Catalogue) -> Catalogue:
+        """The catalogue in force, limited as this one is."""
+        return self.current.limited(catalogue.limits) if catalogue.limits else self.current
 
     def publish(self, catalogue: Catalogue) -> None:
         self.current = catalogue
@@ -210,27 +216,20 @@ class Discovery:
         nudge.clear()
 
     async def _listen(self, backend: RemoteBackend, session: UpstreamSession) -> None:
-        """The backend's own stream: a change of its listings ends a rest, a request is answered."""
-        last_event_id, pause = "", 1.0
-        while True:
+        """The backend's own stream: a change of its listings ends a rest, a request is answered.
+
+        Whatever was said while there was no stream is lost, so the listings are looked at whenever there is one again.
+        """
+        frames = hear(
+            lambda last: self._stream(backend, session, last),
+            limit=MOST_HEARD,
+            answered=lambda: self.nudge(backend.name),
+        )
+        async for frame in frames:
             try:
-                exchange = await self._stream(backend, session, last_event_id)
-                try:
-                    if not await exchange.head(10) or exchange.status != 200:
-                        return
-                    pause = 1.0
-                    decoder = sse.Decoder(1 << 22)
-                    while (chunk := await exchange.chunk(3600)) != b"":
-                        for frame in decoder.feed(chunk or b""):
-                            last_event_id = frame.id or last_event_id
-                            await self._heard(backend, session, frame.data)
-                finally:
-                    exchange.close()
-            except (BackendError, sse.FrameTooLarge) as error:
-                log.debug("stream of %s broke: %s", backend.name, error)
-            self.nudge(backend.name)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, self._registry.discovery.interval_s)
+                await self._heard(backend, session, frame.data)
+            except BackendError as error:
+                log.debug("%s could not be answered: %s", backend.name, error)
 
     async def _stream(self, backend: RemoteBackend, session: UpstreamSession, last_event_id: str) -> Exchange:
         headers = backend.credential("discovery")

@@ -6,6 +6,7 @@
     │   ├── BackendTimedOut     504
     │   ├── BackendBroken       502  answered something that is not MCP
     │   └── BackendRefused      its own status: it answered with an HTTP error
+    │       └── EraChanged      that is not one of the era it was taken for
     └── OperatorError           a setting cannot be used
 
 A client's fault is no exception but a value: `protocol.jsonrpc.Rejection`.
@@ -63,3 +64,13 @@ class BackendRefused(BackendError):
     def http_status(self) -> int:
         own = self.upstream_status
         return own if 400 <= own < 500 and own not in (404, 405, 406, 415) else 502
+
+
+class EraChanged(BackendRefused):
+    """Nothing has been done yet: the backend must be met again, and the request may be."""
+
+
+def refused(status: int, body: bytes) -> BackendRefused:
+    """What an HTTP error of a legacy backend means. Modern errors have numbers that no legacy server gives."""
+    text = f"the backend answered {status}: {body[:200].decode('utf-8', 'replace')}"
+    return EraChanged(status, text) if status == 400 and b"-3202" in body else BackendRefused(status, text)

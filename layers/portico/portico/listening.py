@@ -11,13 +11,16 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from portico.backends.remote import RemoteBackend
 from portico.catalogue import CHANGE_NOTICES, Catalogue
 from portico.discovery import Publication
-from portico.errors import BackendError
+from portico.hearing import Opening, hear
+from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse, versions
 from portico.protocol.jsonrpc import Message
+from portico.protocol.modern import SUBSCRIPTION_KEY
 from portico.protocol.tickets import Cursor
 from portico.registry import Limits
 from portico.relay import one_line, readdress
@@ -143,8 +146,7 @@ class Listening:
                 self._be_quiet()
             else:
                 self._speaks.set()
-                for upstream in session.upstream.values():
-                    self._listen_to(upstream)
+                self._listen_to(session, late=True)
             await asyncio.sleep(LOOK_S)
 
     def _be_quiet(self) -> None:
@@ -153,44 +155,64 @@ class Listening:
             ear.task.cancel()
         self._ears = {}
 
-    async def _attend(self, upstream: UpstreamSession) -> None:
-        """Hear a new upstream session from its beginning."""
-        ear = self._listen_to(upstream) if self._speaks.is_set() else None
-        if ear is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(OPEN_S):
+    async def _attend(self) -> None:
+        """Hear what is new in the session from its beginning."""
+        session = await self._sessions.find(self._session.id)
+        if session is None or not self._speaks.is_set():
+            return
+        self._listen_to(session, late=False)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(OPEN_S):
+                for ear in tuple(self._ears.values()):
                     await ear.open.wait()
 
-    def _listen_to(self, upstream: UpstreamSession) -> Ear | None:
-        key = f"{upstream.backend}#{upstream.record}"
-        backend = self._backends().get(upstream.backend)
-        if key not in self._ears and backend is not None:
-            answered = asyncio.Event()
-            self._ears[key] = Ear(asyncio.create_task(self._hear(backend, upstream, answered)), answered)
-        return self._ears.get(key)
+    def _listen_to(self, session: Session, *, late: bool) -> None:
+        """To the own streams of legacy backends; of modern ones to what the client has subscribed to.
 
-    async def _hear(self, backend: RemoteBackend, upstream: UpstreamSession, answered: asyncio.Event) -> None:
-        """One backend's own stream for this session. A backend that offers none is left alone."""
-        while True:
-            try:
-                sent = lines(backend, self._headers)
-                exchange = await backend.listen(upstream, sent, self._heard.get(backend.name, ""))
-                try:
-                    there = await exchange.head(10) and exchange.status == 200
-                    answered.set()
-                    if not there:
-                        return
-                    if not self._heard.get(backend.name):
-                        await self._catch_up(backend)
-                    decoder = sse.Decoder(self._limits.response_bytes)
-                    while (chunk := await exchange.chunk(3600)) != b"":
-                        for frame in decoder.feed(chunk or b""):
-                            await self._pass_on(backend, frame)
-                finally:
-                    exchange.close()
-            except (BackendError, sse.FrameTooLarge) as error:
-                log.debug("stream of %s broke: %s", backend.name, error)
-            await asyncio.sleep(1)
+        `late`: what was subscribed to has been noticed only now, so something may have been missed.
+        """
+        wanted: dict[str, tuple[RemoteBackend, Opening]] = {}
+        for name, upstream in session.upstream.items():
+            backend = self._backends().get(name)
+            if backend is not None:
+                opening = partial(self._open_legacy, backend, upstream)
+                wanted[f"{name}#{upstream.record}"] = (backend, opening)
+        for name, uris in self._modern_subscriptions(session).items():
+            backend = self._backends().get(name)
+            if backend is not None:
+                wanted[f"{name}#{jsonrpc.dumps(uris)}"] = (backend, partial(self._open_modern, backend, uris))
+        for key in self._ears.keys() - wanted.keys():
+            self._ears.pop(key).task.cancel()
+        for key in wanted.keys() - self._ears.keys():
+            answered = asyncio.Event()
+            self._ears[key] = Ear(asyncio.create_task(self._hear(*wanted[key], answered, late)), answered)
+
+    def _modern_subscriptions(self, session: Session) -> dict[str, list[str]]:
+        eras, found = self._catalogue().eras, dict[str, list[str]]()
+        for uri, owner in sorted(session.subscriptions.items()):
+            if "legacy" not in eras.get(owner, ["legacy"]):
+                found.setdefault(owner, []).append(uri)
+        return found
+
+    async def _open_legacy(self, backend: RemoteBackend, upstream: UpstreamSession, last: str) -> Exchange:
+        return await backend.listen(upstream, lines(backend, self._headers), last)
+
+    async def _open_modern(self, backend: RemoteBackend, uris: list[str], _: str) -> Exchange:
+        return await backend.subscribe({"resourceSubscriptions": uris}, lines(backend, self._headers))
+
+    async def _hear(
+        self,
+        backend: RemoteBackend,
+        opening: Opening,
+        answered: asyncio.Event,
+        late: bool,
+    ) -> None:
+        """One backend's stream for this session. A backend that offers none is left alone."""
+        last = self._heard.get(backend.name, "")
+        if late and not last:
+            await self._catch_up(backend)
+        async for frame in hear(opening, limit=self._limits.response_bytes, last=last, answered=answered.set):
+            await self._pass_on(backend, frame)
 
     async def _catch_up(self, backend: RemoteBackend) -> None:
         """What was said between subscribing and hearing is lost, so each of these resources may have changed."""
@@ -206,10 +228,20 @@ class Listening:
         if not frame.data:
             return
         expires_at = time.time() + self._limits.answer_ttl_s
-        data, message = readdress(one_line(frame.data), self._session.id, backend.name, expires_at)
+        data, _ = readdress(one_line(frame.data), self._session.id, backend.name, expires_at)
+        message = jsonrpc.read(data.decode("utf-8", "replace"))
         if not isinstance(message, Message) or message.kind == "response":
             return
         if message.method.endswith("/list_changed") and not backend.declared.user_specific_list:
             self._nudge(backend.name)  # the catalogue decides whether anything really changed
-            return
-        await self._queue.put(data)
+        elif message.method != "notifications/subscriptions/acknowledged":
+            await self._queue.put(untagged(message))
+
+
+def untagged(message: Message) -> bytes:
+    """Without the mark by which a modern server says which subscription a notification belongs to."""
+    meta = message.param("_meta")
+    if not isinstance(meta, dict) or SUBSCRIPTION_KEY not in meta:
+        return message.text.encode()
+    params = {name: member.value for name, member in message.params.items() if name != "_meta"}
+    return jsonrpc.notification(message.method, params)

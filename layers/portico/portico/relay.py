@@ -1,14 +1,16 @@
-"""One backend's stream of frames to one client: ids made unique, silence kept alive, an end always said."""
+"""One backend's answer to one client: whole, or as a stream that is kept alive in silence and always has an end."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
-from portico.errors import BackendBroken, BackendError, BackendTimedOut
+from portico.errors import BackendBroken, BackendError, BackendRefused, BackendTimedOut, refused
 from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse
 from portico.protocol.jsonrpc import Id, Member, Message
 from portico.protocol.tickets import Cursor, Ticket, issue_ticket
+from portico.registry import Limits
 
 
 def readdress(data: bytes, session_id: str, backend: str, expires_at: float) -> tuple[bytes, Message | None]:
@@ -40,32 +42,16 @@ def one_line(data: bytes) -> bytes:
     return data.replace(b"\n", b" ") if b"\n" in data else data
 
 
-class CallStream:
-    """The frames of one call's answer, as they go to the client."""
+class AnswerStream:
+    """The frames of one call's answer, as they go to a client of the same era."""
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        backend: str,
-        session_id: str,
-        request_id: Id,
-        *,
-        limit: int,
-        keepalive_s: float,
-        timeout_s: float,
-        patience_s: float,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, exchange: Exchange, backend: str, request_id: Id, limits: Limits) -> None:
         self._exchange = exchange
         self._backend = backend
-        self._session_id = session_id
         self._request_id = request_id
-        self._decoder = sse.Decoder(limit)
-        self._keepalive_s = keepalive_s
-        self._timeout_s = timeout_s
-        self._patience_s = patience_s
-        self._clock = clock
-        self._allowed = timeout_s
+        self._limits = limits
+        self._decoder = sse.Decoder(limits.response_bytes)
+        self._allowed = limits.call_timeout_s
         self.answered = False
         self.resumable = False
 
@@ -76,7 +62,6 @@ class CallStream:
         except (BackendError, sse.FrameTooLarge) as error:
             failure = error if isinstance(error, BackendError) else BackendBroken(str(error))
             if not self.answered:
-                self.answered = isinstance(failure, BackendTimedOut) and self.answered
                 yield sse.encode(jsonrpc.error(failure.rejection(self._backend, self._request_id)))
         finally:
             self._exchange.close()
@@ -84,7 +69,7 @@ class CallStream:
     async def _relay(self) -> AsyncIterator[bytes]:
         silent = 0.0
         while True:
-            patience = min(self._keepalive_s, self._allowed - silent)
+            patience = min(self._limits.keepalive_s, self._allowed - silent)
             chunk = await self._exchange.chunk(patience)
             if chunk is None:
                 silent += patience
@@ -108,20 +93,95 @@ class CallStream:
             raise BackendBroken("the backend ended its stream without an answer")
 
     def _frame(self, frame: sse.Frame) -> bytes:
+        if not frame.data:
+            return b""
+        data = one_line(frame.data)
+        self._seen(jsonrpc.read(data.decode("utf-8", "replace")))
+        return sse.encode(data)
+
+    def _seen(self, message: Any) -> None:
+        if not isinstance(message, Message):
+            raise BackendBroken("the backend sent an event that is not JSON-RPC")
+        if message.kind == "response" and message.id == self._request_id:
+            self.answered = True
+
+
+class LegacyAnswerStream(AnswerStream):
+    """With the backend's own requests among the frames, and with event ids to come back by."""
+
+    def __init__(
+        self, exchange: Exchange, backend: str, session_id: str, request_id: Id, limits: Limits
+    ) -> None:
+        super().__init__(exchange, backend, request_id, limits)
+        self._session_id = session_id
+
+    def _frame(self, frame: sse.Frame) -> bytes:
         cursor = None
         if frame.id is not None:
             self.resumable = True
             cursor = Cursor(backend=self._backend, event=frame.id).encode()
         if not frame.data:
             return sse.encode(b"", cursor, frame.retry)
-        data = one_line(frame.data)
-        data, message = readdress(data, self._session_id, self._backend, self._clock() + self._patience_s)
-        if message is None:
-            raise BackendBroken("the backend sent an event that is not JSON-RPC")
-        self._allowed = self._patience_s if message.kind == "request" else self._timeout_s
-        if message.kind == "response" and message.id == self._request_id:
-            self.answered = True
+        patience_s = self._limits.answer_ttl_s
+        data, message = readdress(
+            one_line(frame.data), self._session_id, self._backend, time.time() + patience_s
+        )
+        self._seen(message)
+        asked = message is not None and message.kind == "request"
+        self._allowed = patience_s if asked else self._limits.call_timeout_s
         return sse.encode(data, cursor, frame.retry)
+
+
+async def head(exchange: Exchange, seconds: float) -> None:
+    if not await exchange.head(seconds):
+        raise BackendTimedOut(f"the backend did not answer within {seconds:g} s")
+
+
+def content_type(exchange: Exchange) -> bytes:
+    return exchange.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+
+
+async def refuse_other_than_200(exchange: Exchange) -> None:
+    if exchange.status != 200:
+        body = await exchange.body(65536, 10)
+        exchange.close()
+        raise refused(exchange.status, body)
+
+
+async def forgotten(exchange: Exchange) -> bool:
+    """Whether the backend has forgotten the upstream session: 404, or a 400 that says so."""
+    if exchange.status not in (404, 400):
+        return False
+    text = await exchange.body(65536, 10)
+    exchange.close()
+    if exchange.status == 404 or b"session" in text.lower():
+        return True
+    raise refused(400, text)
+
+
+async def whole(exchange: Exchange, limits: Limits) -> bytes | None:
+    """The body of a JSON answer; None where it comes as a stream."""
+    kind = content_type(exchange)
+    if kind == b"application/json":
+        body = await exchange.body(limits.response_bytes, limits.call_timeout_s)
+        exchange.close()
+        return body
+    if kind != b"text/event-stream":
+        exchange.close()
+        shown = kind.decode("latin-1") or "no content type"
+        raise BackendRefused(502, f"the backend answered with {shown}")
+    return None
+
+
+async def last_answer(frames: AsyncIterator[bytes], request_id: Id) -> bytes:
+    """For a client that takes only JSON: the answer, without what came before it."""
+    decoder, found = sse.Decoder(1 << 30), b""
+    async for piece in frames:
+        for frame in decoder.feed(piece):
+            read = jsonrpc.read(frame.data.decode("utf-8", "replace")) if frame.data else None
+            if isinstance(read, Message) and read.kind == "response" and read.id == request_id:
+                found = frame.data
+    return found
 
 
 def check_answer(body: bytes, request_id: Any) -> None:

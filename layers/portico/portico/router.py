@@ -1,14 +1,17 @@
 """Request + catalogue -> Decision. Pure: only the broker touches sessions, stores and backends."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from portico.catalogue import LISTS, Catalogue, Entry
+from portico.protocol import mirrors, modern
 from portico.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
+    Id,
     Member,
     Message,
     Rejection,
@@ -31,6 +34,16 @@ class Forward:
     backend: str
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    """What `Mcp-Name` says at the backend: the upstream name, or the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """A letter for the call that has been waiting for it, wherever that is."""
+
+    call: Id
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +70,11 @@ class Ignore:
     """A notification that concerns nobody behind the gateway."""
 
 
-Decision = Answer | Forward | Spread | Refuse | UnknownTool | Ignore
+Decision = Answer | Forward | Deliver | Spread | Refuse | UnknownTool | Ignore
 NameKind = Literal["tool", "prompt"]
 
 OWN: Final = frozenset({"initialize", "ping", "logging/setLevel", *LISTS})
+MODERN_OWN: Final = frozenset({"server/discover", "subscriptions/listen", *LISTS})
 
 
 def route(message: Message, catalogue: Catalogue, session_id: str, now: float) -> Decision:
@@ -68,18 +82,43 @@ def route(message: Message, catalogue: Catalogue, session_id: str, now: float) -
         return _route_answer(message, message.top["id"], session_id, now)
     if message.kind == "notification":
         return _route_notification(message, session_id, now)
-    method = message.method
-    if method in OWN:
-        return Answer(method)
-    if method == "tools/call":
-        return _route_name(message, catalogue, "tool")
-    if method == "prompts/get":
-        return _route_name(message, catalogue, "prompt")
-    if method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
+    if message.method in OWN:
+        return Answer(message.method)
+    if message.method in ("resources/subscribe", "resources/unsubscribe"):
         return _route_address(message, catalogue, message.param("uri"))
-    if method == "completion/complete":
+    return _route_request(message, catalogue)
+
+
+def route_modern(
+    message: Message, catalogue: Catalogue, headers: Mapping[str, str], repeated: frozenset[str]
+) -> Decision:
+    """As `route`, for a request that stands for itself. Refusals have the codes and statuses of that era."""
+    if message.method in MODERN_OWN:
+        return Answer(message.method)
+    if message.method == "tools/call":
+        entry = catalogue.tool(str(message.param("name")))
+        wrong = mirrors.check_params(entry.mirrors, message, headers, repeated) if entry else None
+        if wrong is not None:
+            return Refuse(wrong)
+    decision = _route_request(message, catalogue)
+    if not isinstance(decision, Refuse):
+        return decision
+    refused = decision.rejection
+    code = INVALID_PARAMS if refused.code == RESOURCE_NOT_FOUND else refused.code
+    return Refuse(replace(refused, code=code, status=modern.STATUS.get(code, refused.status)))
+
+
+def _route_request(message: Message, catalogue: Catalogue) -> Decision:
+    """What both eras ask of backends."""
+    if message.method == "tools/call":
+        return _route_name(message, catalogue, "tool")
+    if message.method == "prompts/get":
+        return _route_name(message, catalogue, "prompt")
+    if message.method == "resources/read":
+        return _route_address(message, catalogue, message.param("uri"))
+    if message.method == "completion/complete":
         return _route_completion(message, catalogue)
-    return Refuse(Rejection(200, METHOD_NOT_FOUND, f"Method not found: {method}", id=message.id))
+    return Refuse(Rejection(200, METHOD_NOT_FOUND, f"Method not found: {message.method}", id=message.id))
 
 
 def _route_name(message: Message, catalogue: Catalogue, kind: NameKind) -> Decision:
@@ -93,7 +132,8 @@ def _route_name(message: Message, catalogue: Catalogue, kind: NameKind) -> Decis
             return UnknownTool(name)
         return Refuse(Rejection(200, INVALID_PARAMS, f"Unknown prompt: {name}", id=message.id))
     headers = _name_headers(kind, entry)
-    return Forward(entry.backend, _renamed(message, member, entry.upstream_name), headers)
+    body = _renamed(message, member, entry.upstream_name)
+    return Forward(entry.backend, body, headers, entry.upstream_name)
 
 
 def _renamed(message: Message, member: Member, upstream_name: str) -> bytes:
@@ -126,7 +166,7 @@ def _route_address(message: Message, catalogue: Catalogue, uri: object) -> Decis
     backend = catalogue.owner(uri)
     if backend is None:
         return Refuse(Rejection(200, RESOURCE_NOT_FOUND, "Resource not found", {"uri": uri}, message.id))
-    return Forward(backend, message.text.encode(), {"x-mcp-resourceuri": uri})
+    return Forward(backend, message.text.encode(), {"x-mcp-resourceuri": uri}, uri)
 
 
 def _route_completion(message: Message, catalogue: Catalogue) -> Decision:
@@ -158,4 +198,7 @@ def _route_answer(message: Message, member: Member, session_id: str, now: float)
     ticket = redeem_ticket(session_id, member.value, now)
     if isinstance(ticket, Rejection):
         return Refuse(ticket)
+    match ticket.upstream_id:
+        case [str() | int() as call, str(key)]:
+            return Deliver(call, key) if message.kind == "response" else Ignore()
     return Forward(ticket.backend, message.splice(member, ticket.upstream_id).encode())

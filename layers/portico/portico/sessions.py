@@ -25,8 +25,8 @@ class UpstreamSession:
     """The record's version, for taking back just this one."""
 
 
-Streams = dict[str, set[Callable[[UpstreamSession], Awaitable[None]]]]
-"""Per gateway session, its open GET streams in this process: what to await before a new upstream session is used."""
+Streams = dict[str, set[Callable[[], Awaitable[None]]]]
+"""Per gateway session, its open GET streams in this process: what to await so that they hear all there is to hear."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from portico.backends.remote import RemoteBackend
 from portico.catalogue import Catalogue
 from portico.errands import Errands
-from portico.errors import BackendError, BackendRefused, BackendUnreachable
+from portico.errors import BackendError, BackendRefused, BackendUnreachable, EraChanged
 from portico.http1 import Headers
 from portico.registry import Limits
+from portico.requests import RequestHeaders
 from portico.sessions import Session, Sessions, Streams, UpstreamSession
-
-RequestHeaders = dict[str, str]
 
 
 def lines(backend: RemoteBackend, headers: RequestHeaders) -> Headers:
@@ -67,6 +66,8 @@ class Upstream:
             made, _ = await backend.initialize(
                 session.version, session.client, session.capabilities, sent, seconds
             )
+        except EraChanged:
+            raise
         except BackendRefused as error:
             text = f"failed to create session for mcp server ({error})"
             raise BackendRefused(error.upstream_status, text) from None
@@ -77,11 +78,15 @@ class Upstream:
             if known and backend.name in known.upstream:
                 return known.upstream[backend.name]
             raise BackendUnreachable("the session ended meanwhile")
-        for attend in tuple(self.streams.get(session.id, ())):
-            await attend(joined)
+        await self.attend(session.id)
         if known:
             await self._restore(backend, joined, known, catalogue, sent)
         return joined
+
+    async def attend(self, session_id: str) -> None:
+        """Let the session's streams in this process hear what there is to hear now, before it is missed."""
+        for attend in tuple(self.streams.get(session_id, ())):
+            await attend()
 
     async def _restore(
         self,

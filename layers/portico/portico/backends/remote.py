@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from portico.catalogue import Listing, capabilities_of
-from portico.errors import BackendBroken, BackendRefused, BackendTimedOut, BackendUnreachable
+from portico.errors import BackendBroken, BackendRefused, BackendTimedOut, BackendUnreachable, refused
 from portico.http1 import Exchange, Headers, HttpClient
 from portico.protocol import jsonrpc, sse, translate, versions
 from portico.protocol.versions import Era
@@ -215,8 +215,7 @@ class RemoteBackend:
             if not await exchange.head(seconds):
                 raise BackendTimedOut("the backend did not answer in time")
             if exchange.status != 200:
-                text = (await exchange.body(65536, seconds))[:200].decode("utf-8", "replace")
-                raise BackendRefused(exchange.status, f"the backend answered {exchange.status}: {text}")
+                raise refused(exchange.status, await exchange.body(65536, seconds))
             if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
                 async with asyncio.timeout(seconds):
                     return await self._answer_in_stream(exchange, id_, seconds)

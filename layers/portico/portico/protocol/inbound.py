@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from portico.protocol import jsonrpc, versions
+from portico.protocol import jsonrpc, modern, versions
 from portico.protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, Message, Rejection
 
 Headers = dict[str, str]
@@ -20,12 +20,10 @@ class Batch:
 
 
 def check_headers(headers: Headers) -> Rejection | None:
+    """Of a legacy request."""
     version = headers.get(VERSION_HEADER)
     if version is not None and version not in versions.LEGACY:
-        known = ", ".join(versions.LEGACY)
-        return Rejection(
-            400, INVALID_REQUEST, f"unsupported protocol version {version!r}, expected one of {known}"
-        )
+        return modern.unsupported(version)
     return None
 
 

@@ -36,6 +36,7 @@ _LIMITS: Final[Kinds] = {
     "page_size": kinds.COUNT_OR_NONE,
     "stream_s": kinds.SECONDS_OR_NEVER,
     "answer_ttl_s": kinds.SECONDS,
+    "hold_s": kinds.SECONDS,
 }
 _COMPAT: Final[Kinds] = {
     "unknown_tool": one_of("auto", "result", "error"),

@@ -54,6 +54,9 @@ class Limits:
     stream_s: float = 0.0
     """0: a GET stream is never closed by the gateway."""
     answer_ttl_s: float = 3600.0
+    """For how long a client may take to answer a backend's question while it keeps its stream open."""
+    hold_s: float = 600.0
+    """For how long a call waits for a modern client that went away to find answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Carrying a call to a backend and its answer back: one carrier for each pair of eras."""

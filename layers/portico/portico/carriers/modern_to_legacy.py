@@ -1,0 +1,247 @@
+"""A modern client's request at a legacy backend: in rounds, as many as the backend has questions.
+
+Each round reads the box of its own that the continuation writes to, in this process or in another.
+"""
+
+import asyncio
+import json
+import secrets
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any, Final
+
+from portico.backends.remote import RemoteBackend
+from portico.carriers.continuations import HELD, Continuation, round_box
+from portico.carriers.leases import Leases
+from portico.carriers.modern import streamed
+from portico.errands import Errands
+from portico.errors import BackendError
+from portico.http1 import Headers
+from portico.mailbox import Letters, Mailbox
+from portico.protocol import jsonrpc, modern, sse, states, translate
+from portico.protocol.jsonrpc import INVALID_PARAMS, Message, Rejection
+from portico.protocol.states import State
+from portico.registry import Limits, Registry
+from portico.replies import Reply, refusal
+from portico.requests import ModernRequest
+from portico.stores.base import ABSENT, Conflict, Store
+
+SECRET: Final = ("SECRET", "request-state")
+ANSWERED_S: Final = 10.0
+"""How long the holder of a call may take to notice that its client is back."""
+
+Letter = dict[str, Any]
+Pieces = AsyncGenerator[tuple[int, bytes], None]
+"""Messages for the client with status 0, empty ones to keep it waiting; the last has its own status."""
+
+
+class ModernToLegacy:
+    def __init__(
+        self, mailbox: Mailbox, store: Store, errands: Errands, registry: Callable[[], Registry]
+    ) -> None:
+        self._mailbox = mailbox
+        self._store = store
+        self._errands = errands
+        self._registry = registry
+        self._leases = Leases(errands, self._limits)
+        self._held: set[asyncio.Task[None]] = set()
+        self._key = b""
+
+    def _limits(self) -> Limits:
+        return self._registry().limits
+
+    @property
+    def leases(self) -> Leases:
+        return self._leases
+
+    async def carry(
+        self, backend: RemoteBackend, body: bytes, request: ModernRequest, sent: Headers
+    ) -> Reply:
+        text = request.message.param("requestState")
+        if text is None:
+            return await self._begin(backend, body, request, sent)
+        state = await self._unsealed(text, request)
+        if isinstance(state, Rejection):
+            return refusal(state)
+        if not state.continuation:
+            return await self._begin(backend, body, request, sent)
+        responses = request.message.param("inputResponses")
+        if not isinstance(responses, dict):
+            return refusal(_invalid(request, "inputResponses must be an object"))
+        if not self._mailbox.is_open(state.continuation) and not await self._store.get(
+            HELD, state.continuation
+        ):
+            return refusal(_invalid(request, "the call that this requestState belongs to has ended"))
+        retry = {"kind": "retry", "round": state.round, "responses": responses}
+        return await self._round(state, request, retry)
+
+    async def _begin(
+        self, backend: RemoteBackend, body: bytes, request: ModernRequest, sent: Headers
+    ) -> Reply:
+        lease = await self._leases.take(backend, request, sent)
+        try:
+            if "logging" in request.catalogue.capabilities.get(backend.name, {}):
+                await self._leases.set_level(lease, request.envelope.level)
+        except BackendError:
+            self._leases.end(lease)
+            lease = await self._leases.take(backend, request, sent)
+        call_id = f"portico-{uuid.uuid4().hex}"
+        continuation = Continuation(
+            uuid.uuid4().hex,
+            lease,
+            request.message.method,
+            translate.to_legacy(body.decode(), call_id, call_id),
+            call_id,
+            self._mailbox,
+            self._store,
+            self._leases,
+            self._errands,
+            self._limits,
+        )
+        return await self._round(State(continuation.id, 0), request, continuation)
+
+    async def _round(self, state: State, request: ModernRequest, start: Letter | Continuation) -> Reply:
+        pieces = self._pieces(state, request, start)
+        status, first = await anext(pieces)
+        if status:
+            await pieces.aclose()
+            return Reply(status, first)
+        return await streamed(_frames(first, pieces), request)
+
+    async def _pieces(self, state: State, request: ModernRequest, start: Letter | Continuation) -> Pieces:
+        """Notifications with status 0, then the answer with its own. Whoever stops reading earlier cancels the call."""
+        limits, ended = self._limits(), False
+        letters = self._mailbox.open(round_box(state.continuation, state.round))
+        patience = await self._start(state, start)
+        try:
+            while not ended:
+                letter = await self._letter(letters, state, min(patience, limits.keepalive_s))
+                patience = limits.answer_ttl_s if letter else patience - limits.keepalive_s
+                if letter is None and patience > 0:
+                    yield 0, b""
+                    continue
+                piece = await self._piece(letter or {"kind": "gone"}, request)
+                if piece is not None:
+                    ended = piece[0] != 0
+                    yield piece
+        finally:
+            letters.close()
+            if not ended:
+                cancel = jsonrpc.dumps({"kind": "cancel", "round": state.round}).encode()
+                await asyncio.shield(self._mailbox.post(state.continuation, cancel))
+
+    async def _letter(self, letters: Letters, state: State, seconds: float) -> Letter | None:
+        letter = await letters.next(seconds, look=not self._mailbox.is_open(state.continuation))
+        found: Letter | None = json.loads(letter) if letter else None
+        return found
+
+    async def _start(self, state: State, start: Letter | Continuation) -> float:
+        """How long to wait for the first word."""
+        if isinstance(start, dict):
+            await self._mailbox.post(state.continuation, jsonrpc.dumps(start).encode())
+            return ANSWERED_S
+        task = asyncio.create_task(start.run())
+        self._held.add(task)
+        task.add_done_callback(self._held.discard)
+        return self._limits().answer_ttl_s
+
+    async def _piece(self, letter: Letter, request: ModernRequest) -> tuple[int, bytes] | None:
+        message = request.message
+        match letter["kind"]:
+            case "note":
+                note = _note(letter["text"], request)
+                return (0, note) if note else None
+            case "answer":
+                return await self._answer(letter["text"], request)
+            case "questions":
+                return 200, await self._input_required(letter["questions"], request, letter["next"])
+            case "failed":
+                status, code, text, data = letter["error"]
+                return status, jsonrpc.error(Rejection(status, code, text, data, message.id))
+            case "gone":
+                gone = _invalid(request, "the call that this requestState belongs to has ended")
+                return gone.status, jsonrpc.error(gone)
+        return None
+
+    async def _answer(self, text: str, request: ModernRequest) -> tuple[int, bytes]:
+        answer, message = jsonrpc.read(text), request.message
+        assert isinstance(answer, Message)  # noqa: S101 - the continuation has read it
+        questions = translate.url_questions(answer)
+        if questions is not None and message.method in translate.ROUND_METHODS:
+            return 200, await self._input_required(questions, request, None)
+        error = answer.top["error"].value if "error" in answer.top else None
+        body = translate.result_to_modern(answer, message.method, message.id, self._server)
+        code = error.get("code") if isinstance(error, dict) else None
+        return modern.STATUS.get(code, 200) if isinstance(code, int) else 200, body
+
+    @property
+    def _server(self) -> dict[str, Any]:
+        gateway = self._registry().gateway
+        return {"name": gateway.name, "version": gateway.version}
+
+    # What the client carries from round to round
+
+    async def _input_required(
+        self, questions: Letter, request: ModernRequest, continuation: list[Any] | None
+    ) -> bytes:
+        state = State(continuation[0], continuation[1]) if continuation else State("", 0)
+        expires_at = time.time() + self._limits().hold_s
+        sealed = states.seal(await self._secret(), state, request.message, request.principal, expires_at)
+        return translate.input_required(request.message.id, questions, sealed, self._server)
+
+    async def _unsealed(self, text: Any, request: ModernRequest) -> State | Rejection:
+        if not states.is_ours(text):
+            return _invalid(request, "requestState is not one of this server's")
+        key = await self._secret()
+        return states.unseal(key, text, request.message, request.principal, time.time())
+
+    async def _secret(self) -> bytes:
+        """The same in every process on the store; the first one makes it."""
+        if not self._key:
+            record = await self._store.get(*SECRET)
+            if record is None:
+                try:
+                    record = await self._store.put(*SECRET, secrets.token_bytes(32), expect=ABSENT)
+                except Conflict:
+                    record = await self._store.get(*SECRET)
+            self._key = record.value if record else b""
+        return self._key
+
+    async def close(self) -> None:
+        for task in self._held:
+            task.cancel()
+        if self._held:
+            await asyncio.wait(self._held, timeout=2)
+        self._leases.close()
+
+
+async def _frames(first: bytes, pieces: Pieces) -> AsyncIterator[bytes]:
+    try:
+        yield sse.encode(first) if first else sse.KEEP_ALIVE
+        async for _, piece in pieces:
+            yield sse.encode(piece) if piece else sse.KEEP_ALIVE
+    finally:
+        await pieces.aclose()
+
+
+def _note(text: str, request: ModernRequest) -> bytes:
+    """A notification as this round's client wants it: under its own progress token, and only the log it asked for."""
+    note = jsonrpc.read(text)
+    if not isinstance(note, Message):
+        return b""
+    envelope = request.envelope
+    if note.method == "notifications/progress" and "progressToken" in note.params:
+        if envelope.progress_token is None:
+            return b""
+        return note.splice(note.params["progressToken"], envelope.progress_token).encode()
+    if note.method == "notifications/message":
+        level = note.param("level")
+        wanted = modern.LEVELS.index(envelope.level) if envelope.level else len(modern.LEVELS)
+        if level not in modern.LEVELS or modern.LEVELS.index(level) < wanted:
+            return b""
+    return text.encode()
+
+
+def _invalid(request: ModernRequest, text: str) -> Rejection:
+    return Rejection(400, INVALID_PARAMS, text, id=request.message.id)

@@ -1,0 +1,70 @@
+"""Lists that differ from user to user: asked for with the client's own headers, each time."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import ClassVar
+
+from portico.backends.remote import RemoteBackend
+from portico.carriers.leases import Leases
+from portico.catalogue import Definition, tool_problem
+from portico.errors import BackendError
+from portico.http1 import Headers
+from portico.protocol import names
+from portico.requests import LegacyRequest, ModernRequest
+from portico.upstream import Upstream, lines
+
+log = logging.getLogger("portico.personal")
+
+Request = LegacyRequest | ModernRequest
+
+
+class Personal:
+    LISTINGS: ClassVar = {"tools": "tools/list", "prompts": "prompts/list"}
+
+    def __init__(
+        self, upstream: Upstream, leases: Leases, backends: Callable[[], dict[str, RemoteBackend]]
+    ) -> None:
+        self._upstream = upstream
+        self._leases = leases
+        self._backends = backends
+
+    async def items(self, name: str, request: Request, seconds: float) -> list[Definition]:
+        """What the backends with a list for each user show to this one. One that fails costs its own part only."""
+        found = await asyncio.gather(
+            *(self._part(name, owner, request, seconds) for owner in request.catalogue.personal.values())
+        )
+        known = {item["name"] for item in request.catalogue.definitions[name]}
+        return [item for part in found for item in part if item["name"] not in known]
+
+    async def _part(self, name: str, owner: str, request: Request, seconds: float) -> list[Definition]:
+        backend = self._backends().get(owner)
+        if backend is None:
+            return []
+        try:
+            items = await self._ask(name, backend, request, seconds)
+        except BackendError as error:
+            log.warning("backend %s: %s", owner, error)
+            return []
+        named = [item for item in items if isinstance(item.get("name"), str)]
+        good = [item for item in named if name != "tools" or not tool_problem(item)]
+        exposed = [{**item, "name": names.expose(backend.declared.prefix, item["name"])} for item in good]
+        return [item for item in exposed if request.catalogue.shows(name, item["name"])]
+
+    async def _ask(
+        self, name: str, backend: RemoteBackend, request: Request, seconds: float
+    ) -> list[Definition]:
+        sent: Headers = lines(backend, request.headers)
+        method = self.LISTINGS[name]
+        if "modern" in request.catalogue.eras.get(backend.name, []):
+            return (await backend.pages(backend.modern, method, name, sent, seconds)).items
+        if isinstance(request, LegacyRequest):
+            upstream = await self._upstream.session(
+                backend, request.session, request.catalogue, request.headers
+            )
+            return (await backend.pages(upstream, method, name, sent, seconds)).items
+        lease = await self._leases.take(backend, request, sent)
+        try:
+            return (await backend.pages(lease.upstream, method, name, sent, seconds)).items
+        finally:
+            self._leases.give_back(lease)

@@ -1,0 +1,35 @@
+"""One message of a client, and what is known of who sent it."""
+
+import hashlib
+from dataclasses import dataclass
+
+from portico.catalogue import Catalogue
+from portico.protocol.jsonrpc import Message
+from portico.protocol.modern import Envelope
+from portico.sessions import Session
+
+RequestHeaders = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyRequest:
+    message: Message
+    headers: RequestHeaders
+    catalogue: Catalogue
+    """As this client may see it."""
+    session: Session
+
+
+@dataclass(frozen=True, slots=True)
+class ModernRequest:
+    message: Message
+    headers: RequestHeaders
+    catalogue: Catalogue
+    """As this client may see it."""
+    envelope: Envelope
+
+    @property
+    def principal(self) -> str:
+        """Who is asking, as far as it is known: what one began, another cannot go on with."""
+        token = self.headers.get("authorization", "")
+        return hashlib.sha256(token.encode()).hexdigest() if token else ""

@@ -1,0 +1,198 @@
+"""A modern client's `subscriptions/listen`: acknowledged first, then what it opted in to, each marked with its id."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Container
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from portico.backends.remote import RemoteBackend
+from portico.carriers.leases import Lease, Leases
+from portico.catalogue import CHANGE_NOTICES, Catalogue
+from portico.discovery import Publication
+from portico.errors import BackendError
+from portico.hearing import hear
+from portico.protocol import jsonrpc, sse
+from portico.protocol.jsonrpc import INVALID_PARAMS, Id, Message, Rejection
+from portico.protocol.modern import SERVER_KEY, SUBSCRIPTION_KEY
+from portico.registry import Limits
+from portico.requests import ModernRequest
+from portico.upstream import lines
+
+LISTS: Final = {
+    "tools": "toolsListChanged",
+    "prompts": "promptsListChanged",
+    "resources": "resourcesListChanged",
+}
+MOST_ADDRESSES: Final = 1000
+READY_S: Final = 2.0
+UPDATED: Final = "notifications/resources/updated"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client opted in to, as far as it can be had."""
+
+    lists: frozenset[str]
+    addresses: dict[str, list[str]] = field(default_factory=dict)
+    """Per backend."""
+
+    def filter(self) -> dict[str, Any]:
+        found: dict[str, Any] = {LISTS[name]: True for name in LISTS if name in self.lists}
+        every = [uri for uris in self.addresses.values() for uri in uris]
+        return found | ({"resourceSubscriptions": every} if every else {})
+
+
+def wanted(message: Message, catalogue: Catalogue, backends: Container[str]) -> Wanted | Rejection:
+    said = message.param("notifications")
+    if not isinstance(said, dict):
+        return Rejection(400, INVALID_PARAMS, "params.notifications must be an object", id=message.id)
+    uris = said.get("resourceSubscriptions") or []
+    if (
+        not isinstance(uris, list)
+        or not all(isinstance(uri, str) for uri in uris)
+        or len(uris) > MOST_ADDRESSES
+    ):
+        expected = f"resourceSubscriptions must be a list of at most {MOST_ADDRESSES} addresses"
+        return Rejection(400, INVALID_PARAMS, expected, id=message.id)
+    addresses: dict[str, list[str]] = {}
+    for uri in dict.fromkeys(uris):
+        owner = catalogue.owner(uri) or ""
+        own = catalogue.capabilities.get(owner, {}).get("resources") or {}
+        if owner in backends and own.get("subscribe"):
+            addresses.setdefault(owner, []).append(uri)
+    return Wanted(frozenset(name for name, key in LISTS.items() if said.get(key) is True), addresses)
+
+
+class Subscription:
+    def __init__(
+        self,
+        request: ModernRequest,
+        wanted: Wanted,
+        backends: dict[str, RemoteBackend],
+        publication: Publication,
+        catalogue: Callable[[], Catalogue],
+        leases: Leases,
+        limits: Limits,
+        server: dict[str, Any],
+        closing: asyncio.Event,
+    ) -> None:
+        self._request = request
+        self._id: Id = request.message.id
+        self._wanted = wanted
+        self._backends = backends
+        self._publication = publication
+        self._catalogue = catalogue
+        self._leases = leases
+        self._limits = limits
+        self._server = server
+        self._closing = closing
+        self._known = dict(catalogue().digests)
+        self._queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=256)
+        self._ready: list[asyncio.Event] = []
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        work = [asyncio.create_task(self._watch_catalogue()), *self._ears()]
+        ends = time.monotonic() + self._limits.stream_s if self._limits.stream_s else float("inf")
+        try:
+            await self._settled()
+            yield self._note(
+                "notifications/subscriptions/acknowledged", {"notifications": self._wanted.filter()}
+            )
+            while not self._closing.is_set() and time.monotonic() < ends:
+                yield (
+                    await self._next(min(self._limits.keepalive_s, ends - time.monotonic())) or sse.KEEP_ALIVE
+                )
+            meta = {SUBSCRIPTION_KEY: self._id, SERVER_KEY: self._server}
+            yield sse.encode(jsonrpc.result(self._id, {"resultType": "complete", "_meta": meta}))
+        finally:
+            for task in work:
+                task.cancel()
+
+    async def _settled(self) -> None:
+        """What happens after the acknowledgement must not be missed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READY_S):
+                for ready in self._ready:
+                    await ready.wait()
+
+    async def _next(self, seconds: float) -> bytes | None:
+        news = asyncio.ensure_future(self._queue.get())
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            await asyncio.wait({news, closing}, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED)
+            return news.result() if news.done() else None
+        finally:
+            news.cancel()
+            closing.cancel()
+
+    def _note(self, method: str, params: dict[str, Any]) -> bytes:
+        tagged = {**params, "_meta": {SUBSCRIPTION_KEY: self._id}}
+        return sse.encode(jsonrpc.notification(method, tagged))
+
+    async def _watch_catalogue(self) -> None:
+        while True:
+            for kind, digest in self._catalogue().digests.items():
+                if self._known.get(kind) != digest:
+                    self._known[kind] = digest
+                    if kind in self._wanted.lists:
+                        await self._queue.put(self._note(CHANGE_NOTICES[kind], {}))
+            await self._publication.next(3600)
+            await asyncio.sleep(self._publication.lag_s)
+
+    # What becomes of resources
+
+    def _ears(self) -> list[asyncio.Task[None]]:
+        eras, ears = self._catalogue().eras, []
+        for name, uris in self._wanted.addresses.items():
+            hearing = self._hear_modern if "modern" in eras.get(name, []) else self._hear_legacy
+            ready = asyncio.Event()
+            self._ready.append(ready)
+            ears.append(asyncio.create_task(hearing(self._backends[name], uris, ready)))
+        return ears
+
+    async def _hear_modern(self, backend: RemoteBackend, uris: list[str], ready: asyncio.Event) -> None:
+        async def opening(_: str) -> Any:
+            return await backend.subscribe(
+                {"resourceSubscriptions": uris}, lines(backend, self._request.headers)
+            )
+
+        async for frame in hear(opening, limit=self._limits.response_bytes, answered=ready.set):
+            await self._heard(jsonrpc.read(frame.data.decode("utf-8", "replace")))
+
+    async def _hear_legacy(self, backend: RemoteBackend, uris: list[str], ready: asyncio.Event) -> None:
+        """In a session of this subscription's own, for as long as it lasts."""
+        while True:
+            lease = None
+            try:
+                lease = await self._leases.take(backend, self._request, lines(backend, self._request.headers))
+                await self._subscribe(lease, uris, ready)
+            except BackendError:
+                await asyncio.sleep(1)
+            finally:
+                if lease is not None:
+                    self._leases.end(lease)
+
+    async def _subscribe(self, lease: Lease, uris: list[str], ready: asyncio.Event) -> None:
+        heard: asyncio.Queue[Message] = asyncio.Queue()
+        lease.heard = heard.put_nowait
+        if lease.ear is None:
+            await self._leases.hear(lease)
+        for uri in uris:
+            seconds = self._limits.call_timeout_s
+            await lease.backend.ask(lease.upstream, "resources/subscribe", {"uri": uri}, lease.sent, seconds)
+        ready.set()
+        ear = lease.ear
+        while ear is not None and not ear.done():
+            take = asyncio.ensure_future(heard.get())
+            await asyncio.wait({take, ear}, return_when=asyncio.FIRST_COMPLETED)
+            if take.done():
+                await self._heard(take.result())
+            take.cancel()
+        await asyncio.sleep(self._limits.keepalive_s)
+
+    async def _heard(self, message: Any) -> None:
+        if isinstance(message, Message) and message.method == UPDATED:
+            params = {name: member.value for name, member in message.params.items() if name != "_meta"}
+            await self._queue.put(self._note(UPDATED, params))
