@@ -58,27 +58,27 @@ class Pool:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._idle: deque[Exchange] = deque()
+        self._idle: deque[Connection] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
-    def keep(self, exchange: "Exchange") -> None:
+    def keep(self, connection: "Connection") -> None:
         if len(self._idle) >= MAX_IDLE:
-            exchange.cut()
+            connection.cut()
             return
-        exchange.idle_since = self._loop.time()
-        self._idle.append(exchange)
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(IDLE_S, self._sweep)
 
-    def take(self) -> "Exchange | None":
+    def take(self) -> "Connection | None":
         oldest = self._loop.time() - IDLE_S
         while self._idle:
-            exchange = self._idle.pop()
-            fresh = exchange.idle_since > oldest
-            exchange.idle_since = 0.0
-            if exchange.reusable and fresh:
-                return exchange
-            exchange.cut()
+            connection = self._idle.pop()
+            fresh = connection.idle_since > oldest
+            connection.idle_since = 0.0
+            if connection.reusable and fresh:
+                return connection
+            connection.cut()
         return None
 
     def _sweep(self) -> None:
@@ -95,66 +95,95 @@ class Pool:
             self._idle.pop().cut()
 
 
-class Exchange(asyncio.Protocol):
-    """One connection and the request under way on it.
-
-    Idle or busy; while busy: head awaited, then body chunks, then done. `close()` gives the connection back to the
-    pool when the answer was read to its end, and cuts it otherwise.
-    """
+class Connection(asyncio.Protocol):
+    """One connection: idle in its pool, or busy with one exchange."""
 
     def __init__(self, pool: Pool) -> None:
-        self._loop = asyncio.get_running_loop()
         self._pool = pool
-        self._transport: asyncio.Transport
-        self._waiter: asyncio.Future[bool] | None = None
-        self._lost = False
+        self._exchange: Exchange | None = None
+        self.transport: asyncio.Transport
+        self.lost = False
         self.idle_since = 0.0
-        self._reset()
 
-    def _reset(self) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # a stream transport, as asked for
+
+    def data_received(self, data: bytes) -> None:
+        if self._exchange is None or not self._exchange.feed(data):
+            self.cut()  # an answer that nobody asked for must not be taken for the next one
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport names it
+        self.lost = True
+        if self._exchange is not None:
+            self._exchange.lost()
+
+    def begin(self, request: bytes) -> "Exchange":
+        self._exchange = Exchange(self)
+        self.transport.write(request)
+        return self._exchange
+
+    def end(self, *, reusable: bool) -> None:
+        self._exchange = None
+        if reusable and self.reusable:
+            self._pool.keep(self)
+        else:
+            self.cut()
+
+    @property
+    def reusable(self) -> bool:
+        return not (self.lost or bool(self.transport.is_closing()))
+
+    def cut(self) -> None:
+        if not self.lost:
+            self.transport.abort()
+
+
+class Exchange:
+    """One request and the answer to it: head awaited, then body chunks, then done.
+
+    `close()` gives the connection back to the pool when the answer was read to its end, and cuts it otherwise. It may
+    be called as often as one likes: after the first time the connection is somebody else's.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._connection: Connection | None = connection
+        self._waiter: asyncio.Future[bool] | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
         self._header_bytes = 0
         self._paused = False
         self._failure: str | None = None
+        self._surplus = False
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.complete = False
-        self._surplus = False
 
-    # What the transport and the parser call
+    # What the connection and the parser call
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # a stream transport, as asked for
-
-    def data_received(self, data: bytes) -> None:
+    def feed(self, data: bytes) -> bool:
+        """False where something comes after the end of the answer."""
         try:
-            if not self.complete:
-                self._parser.feed_data(data)
-            else:
-                self._surplus = True
+            if self.complete:
+                return False
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._fail("the backend wants to switch protocols")
         except httptools.HttpParserError as error:
             self._fail(f"the backend sent what is not HTTP ({error})")
-        if self._surplus:
-            self.cut()  # an answer that nobody asked for must not be taken for the next one
-        self._wake()
+        finally:
+            self._wake()
+        return not self._surplus
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the transport names it
-        self._lost = True
+    def lost(self) -> None:
         if not self.complete:
-            if (
-                self.status
-                and b"content-length" not in self.headers
-                and b"transfer-encoding" not in self.headers
-            ):
+            framed = b"content-length" in self.headers or b"transfer-encoding" in self.headers
+            if self.status and not framed:
                 self.complete = True  # an answer that ends with its connection
             else:
-                self._failure = (
-                    self._failure or "the backend closed the connection before its answer was complete"
-                )
+                early = "the backend closed the connection before its answer was complete"
+                self._failure = self._failure or early
         self._wake()
 
     def on_message_begin(self) -> None:
@@ -182,9 +211,9 @@ class Exchange(asyncio.Protocol):
             return
         self._chunks.append(body)
         self._buffered += len(body)
-        if self._buffered > HIGH_WATER and not self._paused:
+        if self._buffered > HIGH_WATER and not self._paused and self._connection is not None:
             self._paused = True
-            self._transport.pause_reading()
+            self._connection.transport.pause_reading()
 
     def on_message_complete(self) -> None:
         if self.status:
@@ -192,17 +221,14 @@ class Exchange(asyncio.Protocol):
 
     def _fail(self, reason: str) -> None:
         self._failure = reason
-        self._transport.abort()
+        if self._connection is not None:
+            self._connection.cut()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(True)
 
-    # What the client of an exchange calls
-
-    def send(self, request: bytes) -> None:
-        self._reset()
-        self._transport.write(request)
+    # What its user calls
 
     async def _news(self, seconds: float) -> bool:
         """Wait until something arrives, or False when `seconds` have passed."""
@@ -231,9 +257,9 @@ class Exchange(asyncio.Protocol):
                 piece = b"".join(self._chunks)
                 self._chunks.clear()
                 self._buffered = 0
-                if self._paused and not self._lost:
+                if self._paused and self._connection is not None and not self._connection.lost:
                     self._paused = False
-                    self._transport.resume_reading()
+                    self._connection.transport.resume_reading()
                 return piece
             if self.complete:
                 return b""
@@ -261,21 +287,15 @@ class Exchange(asyncio.Protocol):
         if self._failure:
             raise BackendBroken(self._failure)
 
-    @property
-    def reusable(self) -> bool:
-        return not (self._lost or bool(self._transport.is_closing()))
-
     def close(self) -> None:
-        if self._lost:
+        connection, self._connection = self._connection, None
+        if connection is None:
             return
-        if self.complete and not self._chunks and self.headers.get(b"connection", b"").lower() != b"close":
-            if self.idle_since == 0.0:
-                self._pool.keep(self)
-        else:
-            self.cut()
-
-    def cut(self) -> None:
-        self._transport.abort()
+        if not self.complete:
+            self._failure = self._failure or "the exchange was closed"
+            self._wake()
+        kept = self.headers.get(b"connection", b"").lower() != b"close"
+        connection.end(reusable=self.complete and not self._chunks and not self._surplus and kept)
 
 
 def _head(verb: bytes, to: Address, authority: bytes | None, headers: Headers, length: int) -> bytes:
@@ -316,22 +336,21 @@ class HttpClient:
         head = _head(verb, to, authority, headers, len(body))
         key = (to.host, to.port, ca_cert if to.tls else None)
         pool = self._pools.get(key) or self._pools.setdefault(key, Pool())
-        exchange = pool.take() or await self._connect(to, pool, ca_cert)
-        exchange.send(head + body)
-        return exchange
+        connection = pool.take() or await self._connect(to, pool, ca_cert)
+        return connection.begin(head + body)
 
-    async def _connect(self, to: Address, pool: Pool, ca_cert: str | None) -> Exchange:
+    async def _connect(self, to: Address, pool: Pool, ca_cert: str | None) -> Connection:
         context = self._context(ca_cert) if to.tls else None
         try:
             async with asyncio.timeout(CONNECT_S):
-                _, exchange = await asyncio.get_running_loop().create_connection(
-                    lambda: Exchange(pool), to.host, to.port, ssl=context
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(pool), to.host, to.port, ssl=context
                 )
         except TimeoutError:
             raise BackendUnreachable("the backend did not accept a connection in time") from None
         except (OSError, ssl.SSLError, UnicodeError) as error:
             raise BackendUnreachable(f"the backend cannot be reached ({_short(error)})") from None
-        return exchange
+        return connection
 
     def _context(self, ca_cert: str | None) -> ssl.SSLContext:
         key = ca_cert or ""
