@@ -144,7 +144,7 @@ CLIENT_FAULTS = {
     "no content type": (PING, {"content-type": None}, 415, -32600),
     "takes neither JSON nor streams": (PING, {"accept": "text/html"}, 406, -32600),
     "an unknown version": (PING, {"mcp-protocol-version": "1999-01-01"}, 400, -32022),
-    "no session": (PING, {"mcp-session-id": None}, 400, -32022),
+    "no session": (PING, {"mcp-session-id": None}, 400, -32600),
     "an unknown session": (PING, {"mcp-session-id": "x"}, 404, -32600),
     "an unknown method": (PING.replace(b"ping", b"pong"), {}, 200, -32601),
     "a foreign page": (PING, {"origin": "https://evil.example"}, 403, -32600),
