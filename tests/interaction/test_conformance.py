@@ -4,9 +4,6 @@ import pytest
 
 from tests.conformance import RUNS, everything, explain, lost, portico, score
 
-BRIDGED = [run for run in RUNS if run[1] != "2026-07-28"]
-"""What Portico speaks; 2026-07-28 is not among it yet."""
-
 
 @pytest.fixture(scope="module")
 def backend():
@@ -28,7 +25,7 @@ def test_the_server_passes_every_conformance_scenario(backend, suite, spec):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("suite", "spec"), BRIDGED)
+@pytest.mark.parametrize(("suite", "spec"), RUNS)
 def test_gateway_loses_no_conformance_scenario_its_backend_passes(backend, suite, spec):
     """Spec-mandated, as far as the official conformance suite goes."""
     direct = direct_score(backend, suite, spec)

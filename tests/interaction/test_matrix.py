@@ -6,9 +6,6 @@ from tests.matrix import DIRECT_PAIRS, PAIRS, check
 from tests.matrix.checks import CHECKS
 from tests.matrix.processes import setting
 
-BRIDGED = [pair for pair in PAIRS if pair[0] == "legacy" and pair[1] != "modern"]
-"""The pairs that work through Portico; those across eras are not among them yet."""
-
 SETTINGS = {
     "one": {"gateways": 1, "store": "sqlite"},
     "two": {"gateways": 2, "store": "sqlite"},
@@ -31,7 +28,7 @@ def cells(pairs):
 
 @pytest.fixture(scope="module", params=SETTINGS)
 def portico(request):
-    with setting(servers_of(BRIDGED), **SETTINGS[request.param]) as place:
+    with setting(servers_of(PAIRS), **SETTINGS[request.param]) as place:
         yield place
 
 
@@ -41,9 +38,9 @@ def direct():
         yield place
 
 
-@pytest.mark.parametrize(("feature", "client", "server"), cells(BRIDGED))
+@pytest.mark.parametrize(("feature", "client", "server"), cells(PAIRS))
 async def test_every_feature_works_through_portico(portico, feature, client, server):
-    """G1.92"""
+    """G1.92, G1.97, G1.100, C17, C29, C34"""
     await check(portico, feature, client, server)
 
 

@@ -67,13 +67,11 @@ class Envelope:
 
 
 def is_modern(message: Message, headers: Mapping[str, str]) -> bool:
-    """Chosen per request, by what it says of itself. `initialize` always begins a legacy session."""
-    if message.method == "initialize":
-        return False
-    if headers.get(VERSION_HEADER) in versions.MODERN:
-        return True
+    """Chosen per request, by what it says of itself. An `initialize` without an envelope begins a legacy session."""
     meta = message.param("_meta")
-    return isinstance(meta, dict) and VERSION_KEY in meta
+    if isinstance(meta, dict) and VERSION_KEY in meta:
+        return True
+    return message.method != "initialize" and headers.get(VERSION_HEADER) in versions.MODERN
 
 
 def unsupported(version: str) -> Rejection:
