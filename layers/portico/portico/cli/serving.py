@@ -1,14 +1,18 @@
 """`portico serve`: the whole gateway in one process."""
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
+import signal
 import socket
 import sys
+from collections.abc import Iterator
 
 import uvicorn
 
 from portico.assembly import Portico
+from portico.client import Receive, Scope, Send
 from portico.registry import InvalidConfig, Watch
 
 try:
@@ -37,13 +41,30 @@ def serve(config: str, host: str, port: int, *, insecure: bool) -> int:
     return 0
 
 
+class Server(uvicorn.Server):
+    """uvicorn's own way with signals would end the process before the gateway has stopped."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends the loop
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield
+
+
 async def _run(gateway: Portico, host: str, port: int) -> None:
     listener = socket.create_server(
         (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
     )
     await gateway.start()
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # the end of the server is no error of the request
+            await gateway(scope, receive, send)
+
     config = uvicorn.Config(
-        gateway,
+        application,
         http="httptools",
         lifespan="off",
         access_log=False,
@@ -52,7 +73,7 @@ async def _run(gateway: Portico, host: str, port: int) -> None:
         date_header=False,
         timeout_graceful_shutdown=3,
     )
-    server = uvicorn.Server(config)
+    server = Server(config)
     serving = asyncio.create_task(server.serve([listener]))
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
