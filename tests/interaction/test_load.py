@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -27,8 +28,7 @@ class Connection:
     def __init__(self, reader, writer):
         self._reader, self._writer = reader, writer
 
-    async def send(self, verb, message=None, session=None):
-        """Status, session id, and the message of the answer."""
+    def begin(self, verb, message=None, session=None):
         body = json.dumps(message).encode() if message else b""
         lines = [
             f"{verb} /mcp HTTP/1.1",
@@ -39,6 +39,10 @@ class Connection:
             *([f"mcp-session-id: {session}"] if session else []),
         ]
         self._writer.write("\r\n".join([*lines, "\r\n"]).encode() + body)
+
+    async def send(self, verb, message=None, session=None):
+        """Status, session id, and the message of the answer."""
+        self.begin(verb, message, session)
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
         raw = await self._reader.readexactly(int(headers["content-length"]))
@@ -138,4 +142,69 @@ def test_a_thousand_sessions_leave_nothing_behind(echo, tmp_path):
             eventually(nothing_left, 30)
             sizes.append(resident(process))
         assert sizes[2] - sizes[1] < 5, f"MiB after each round: {sizes}"
+        assert "Traceback" not in process.stderr()
+
+
+SLOW = request("tools/call", {"name": "s1_slow", "arguments": {"seconds": 600, "steps": 6000}}, 7)
+PROGRESS = {"_meta": {"progressToken": 1}}
+WAYS = (  # verb, message, whether to wait for the head of the answer
+    ("POST", SLOW, False),
+    ("POST", SLOW, True),
+    ("POST", SLOW | {"params": SLOW["params"] | PROGRESS}, True),
+    ("GET", None, True),
+)
+
+
+async def hang_up(port, session, verb, message, wait):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    connection = Connection(reader, writer)
+    connection.begin(verb, message, session)
+    await writer.drain()
+    if wait:
+        await reader.readuntil(b"\r\n\r\n")
+    writer.transport.abort()
+
+
+def test_clients_that_hang_up_leave_nothing_behind(echo):
+    """G0.67"""
+    with gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        client.call("s1_echo", {"text": "a"})
+        streams = echo.counters()["get_streams_open"]
+        before = descriptors(process)
+
+        async def all_hang_up():
+            async with asyncio.TaskGroup() as group:
+                for verb, message, wait in WAYS * 50:
+                    group.create_task(hang_up(process.port, client.session, verb, message, wait))
+
+        asyncio.run(all_hang_up())
+
+        def nothing_left():
+            assert echo.counters()["calls_running"] == 0
+            assert echo.counters()["get_streams_open"] <= streams
+            assert descriptors(process) <= before + 5
+            return True
+
+        eventually(nothing_left, 20)
+        assert client.call("s1_echo", {"text": "still here"}).text == "still here"
+        assert "Traceback" not in process.stderr()
+
+
+def test_a_gateway_that_is_told_to_end_does_so_with_streams_and_calls_open(echo):
+    """It ends by itself, and says goodbye to the backend."""
+    with gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        stream = client.stream()
+        call = client.begin_call("s1_slow", {"seconds": 600, "steps": 6000}, meta={"progressToken": 1})
+        call.wait_for("notifications/progress")
+        deleted = len(echo.counters()["deleted_sessions"])
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(10) == 0
+        for exchange in (stream, call):
+            exchange.wait_closed()
+        assert len(echo.counters()["deleted_sessions"]) == deleted + 1, "the session of discovery"
+        eventually(lambda: echo.counters()["calls_running"] == 0)
         assert "Traceback" not in process.stderr()
