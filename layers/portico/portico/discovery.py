@@ -28,6 +28,8 @@ LISTING: Final = "LISTING"
 STATUS: Final = "STATUS"
 LEASE: Final = "LEASE"
 LEASE_S: Final = 6.0
+OPEN_S: Final = 1.0
+"""How long a first listing waits for the backend's stream; some send no headers before they have something to say."""
 LONGEST_S: Final = 3600.0
 MOST_HEARD: Final = 1 << 22
 EVERY_CHANGE: Final = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
@@ -177,7 +179,7 @@ class Discovery:
             await self._rest(name, min(2.0 ** min(self._failures[name] - 1, 16), interval_s))
 
     async def _attend(self, backend: RemoteBackend) -> None:
-        """Open a session, list, then listen and list again until something breaks."""
+        """Open a session, listen, then list and list again until something breaks."""
         rules = self._registry.discovery
         headers = backend.credential("discovery")
         greeting = await backend.greet(headers, rules.timeout_s)
@@ -186,7 +188,12 @@ class Discovery:
         try:
             if "tools" not in greeting.capabilities:
                 raise MissingCapabilities(["tools"])
-            listener = asyncio.create_task(self._listen(backend, session))
+            opened = asyncio.Event()
+            listener = asyncio.create_task(self._listen(backend, session, opened))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OPEN_S):
+                    await opened.wait()
+            opened.set()
             while True:
                 listing = await backend.offers(greeting, headers, rules.timeout_s)
                 await self._publish(backend, listing)
@@ -215,16 +222,19 @@ class Discovery:
             await self._hold_lease(name)
         nudge.clear()
 
-    async def _listen(self, backend: RemoteBackend, session: UpstreamSession) -> None:
+    async def _listen(self, backend: RemoteBackend, session: UpstreamSession, opened: asyncio.Event) -> None:
         """The backend's own stream: a change of its listings ends a rest, a request is answered.
 
         Whatever was said while there was no stream is lost, so the listings are looked at whenever there is one again.
+        `opened` is set once it is known whether there is one: what is listed after that needs no second look.
         """
-        frames = hear(
-            lambda last: self._stream(backend, session, last),
-            limit=MOST_HEARD,
-            answered=lambda: self.nudge(backend.name),
-        )
+
+        def answered() -> None:
+            if opened.is_set():
+                self.nudge(backend.name)
+            opened.set()
+
+        frames = hear(lambda last: self._stream(backend, session, last), limit=MOST_HEARD, answered=answered)
         async for frame in frames:
             try:
                 await self._heard(backend, session, frame.data)
