@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.support import Client, config, echo_server, gateway
+from tests.support import Client, config, echo_server, eventually, gateway
 
 
 @pytest.fixture(scope="module")
@@ -218,10 +218,11 @@ def test_a_name_with_spaces_is_the_listed_one(other, client):
     for name in ("component_list", "--version"):
         other.control("add_tool", name=name)
     other.control("notify")
-    with client.stream() as stream:
-        stream.wait_for("notifications/tools/list_changed")
-    listed = {tool["name"] for tool in client.rpc("tools/list").result["tools"]}
-    assert {"component_list", "--version"} <= listed
+
+    def listed():
+        return {tool["name"] for tool in client.rpc("tools/list").result["tools"]}
+
+    eventually(lambda: {"component_list", "--version"} <= listed())
     same = [
         json.loads(client.call(name).text)
         for name in ("component_list", "component list", " component  list ")

@@ -186,9 +186,9 @@ def test_a_name_or_address_is_one_header_line_whatever_is_in_it(portico, restore
     restored.control("notify")
     client = portico.client()
     client.init()
-    eventually(
-        lambda: any(tool["name"] == f"evil_{forged}" for tool in client.rpc("tools/list").result["tools"])
-    )
+    told = json.dumps(forged)[1:-1]
+    for listing in ("tools/list", "prompts/list", "resources/list"):
+        eventually(lambda listing=listing: told in client.rpc(listing).raw.decode())
     assert client.call(f"evil_{forged}").status == 200
     assert seen_by(restored, "tools/call")["x-mcp-tool"] == "a??x-forged: 1????GET / HTTP/1.1"
     assert client.rpc("prompts/get", {"name": f"evil_{forged}"}).status == 200
@@ -223,12 +223,8 @@ def test_a_stream_of_nonsense_does_not_end_discovery(portico, restored):
     restored.control("notify")
     client = portico.client()
     client.init()
-    eventually(
-        lambda: (
-            client.call("evil_after_the_nonsense").status == 200
-            and "evil_after" in client.rpc("tools/list").raw.decode()
-        )
-    )
+    eventually(lambda: "evil_after" in client.rpc("tools/list").raw.decode())
+    assert client.call("evil_after_the_nonsense").result
 
 
 CALLS = {
