@@ -97,6 +97,9 @@ REQUIREMENTS = {
     "G1.92": "Any process on the store serves any session and tells of any change.",
     "G1.94": "A stream can be taken up again with nothing lost.",
     "G1.95": "A backend's question reaches the client; its answer comes back from that session only.",
+    # Both eras
+    "G1.97": "A modern client needs no session: it discovers, lists, calls and reads.",
+    "G1.100": "Clients and backends of either era work with each other, whatever is asked of whom.",
     "G1.101": "No web page from elsewhere is served.",
     # Where sources disagree
     "C1": "An unknown tool is an error, and a result for clients of 2024-11-05.",
@@ -114,7 +117,9 @@ REQUIREMENTS = {
     "C25": "A backend's host is the declared one; the default names its route.",
     "C27": "Headers are passed on by an allow list, tokens only if declared so.",
     "C28": "The gateway's credential is for discovery, and for calls if declared so.",
+    "C29": "Changes are told on the GET stream and on a modern subscription alike.",
     "C30": "Batches are accepted in 2025-03-26 sessions only.",
     "C31": "Capabilities declare exactly what works.",
     "C33": "A missing session is 400, an unknown one 404.",
+    "C34": "The gateway translates between the eras.",
 }
