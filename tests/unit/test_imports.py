@@ -12,8 +12,10 @@ ROOT = Path(portico.__file__).parent
 LAYERS = [
     {"protocol"},
     {"errors", "catalogue", "registry", "replies"},
-    {"router", "answers", "http1", "stores", "sessions", "errands", "client"},
+    {"router", "http1", "stores", "sessions", "errands", "client"},
     {"backends", "relay", "mailbox", "requests", "hearing"},
+    {"tasks"},
+    {"answers"},
     {"discovery", "upstream"},
     {"carriers"},
     {"listening", "personal", "subscriptions"},

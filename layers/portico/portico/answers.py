@@ -5,27 +5,35 @@ from typing import Any
 from portico.catalogue import Catalogue, Definition
 from portico.protocol import jsonrpc, modern, versions
 from portico.protocol.jsonrpc import INVALID_PARAMS, Id, Rejection
+from portico.protocol.versions import Era
 from portico.registry import Gateway
 from portico.replies import Reply, refusal
+from portico.tasks import EXTENSION, union
 
 
 def about(catalogue: Catalogue, gateway: Gateway, version: str) -> dict[str, Any]:
     """The result of `initialize`."""
     found: dict[str, Any] = {
         "protocolVersion": version,
-        "capabilities": capabilities(catalogue),
+        "capabilities": capabilities(catalogue, "legacy"),
         "serverInfo": server_info(gateway),
     }
     instructions = gateway.instructions or catalogue.instructions
     return found | ({"instructions": instructions} if instructions else {})
 
 
-def capabilities(catalogue: Catalogue) -> dict[str, Any]:
+def capabilities(catalogue: Catalogue, era: Era) -> dict[str, Any]:
     """Exactly what works: the gateway notices changes of every listing, the rest is what backends can do."""
     found: dict[str, Any] = {name: {"listChanged": True} for name in ("tools", "prompts", "resources")}
     if any((own.get("resources") or {}).get("subscribe") for own in catalogue.capabilities.values()):
         found["resources"]["subscribe"] = True
-    return found | {name: {} for name in ("logging", "completions") if catalogue.offers(name)}
+    found |= {name: {} for name in ("logging", "completions") if catalogue.offers(name)}
+    speaking = [own for name, own in catalogue.capabilities.items() if era in catalogue.eras.get(name, [])]
+    if era == "legacy":
+        tasks = union([own.get("tasks") for own in speaking])
+        return found | ({"tasks": tasks} if tasks else {})
+    can = any(EXTENSION in (own.get("extensions") or {}) for own in speaking)
+    return found | ({"extensions": {EXTENSION: {}}} if can else {})
 
 
 def server_info(gateway: Gateway) -> dict[str, Any]:
@@ -38,7 +46,7 @@ def discovered(catalogue: Catalogue, gateway: Gateway, ttl_ms: int) -> dict[str,
     """The result of `server/discover`."""
     found: dict[str, Any] = {
         "supportedVersions": list(versions.ALL),
-        "capabilities": capabilities(catalogue),
+        "capabilities": capabilities(catalogue, "modern"),
         **modern_fields(gateway),
         "ttlMs": ttl_ms,
         "cacheScope": "private" if catalogue.limits else "public",

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from typing import Any
 
 from portico import answers
 from portico.backends.remote import RemoteBackend
@@ -31,6 +32,7 @@ from portico.router import (
     Decision,
     Deliver,
     Forward,
+    ForwardTask,
     Ignore,
     Refuse,
     Spread,
@@ -41,6 +43,7 @@ from portico.router import (
 from portico.sessions import Session, Sessions
 from portico.stores.base import Store
 from portico.subscriptions import Subscription, wanted
+from portico.tasks import Tasks
 from portico.upstream import Upstream, lines
 
 log = logging.getLogger("portico.broker")
@@ -61,6 +64,7 @@ class Broker:
         self._legacy_to_modern = LegacyToModern(self.sessions, self.upstream, self._mailbox, self._limits)
         self._modern_to_legacy = ModernToLegacy(self._mailbox, store, self._errands, lambda: self.registry)
         self._personal = Personal(self.upstream, self._modern_to_legacy.leases, lambda: self.backends)
+        self._tasks = Tasks(store)
         self._met: dict[str, tuple[Catalogue, list[Era]]] = {}
 
     def _limits(self) -> Limits:
@@ -80,6 +84,8 @@ class Broker:
         match decision:
             case Forward():
                 reply = await self._forward(decision, request)
+            case ForwardTask():
+                reply = await self._forward_task(decision, request)
             case Answer():
                 reply = await self._answer(decision, request)
             case UnknownTool():
@@ -160,6 +166,8 @@ class Broker:
             return Reply(200, jsonrpc.result_bytes(message.id, listing))
         if decision.method == "logging/setLevel":
             return await self._set_level(request)
+        if decision.method == "tasks/list":
+            return await self._list_tasks(request)
         return Reply(200, jsonrpc.result(message.id, {}))
 
     async def _listing(
@@ -189,6 +197,18 @@ class Broker:
                     await self.upstream.set_level(backend, upstream, level, lines(backend, request.headers))
         return Reply(200, jsonrpc.result(id_, {}))
 
+    async def _list_tasks(self, request: LegacyRequest) -> Reply:
+        """Of all the backends in this session that can list theirs. One that fails costs its own part only."""
+        found: list[dict[str, Any]] = []
+        for name, upstream in request.session.upstream.items():
+            backend, own = self.backends.get(name), request.catalogue.capabilities.get(name, {})
+            if backend is None or "list" not in (own.get("tasks") or {}):
+                continue
+            with contextlib.suppress(BackendError):
+                sent, seconds = lines(backend, request.headers), self.registry.limits.call_timeout_s
+                found += (await backend.pages(upstream, "tasks/list", "tasks", sent, seconds)).items
+        return Reply(200, jsonrpc.result(request.message.id, {"tasks": found}))
+
     # Modern clients
 
     def decide_modern(self, request: ModernRequest, repeated: frozenset[str]) -> Decision:
@@ -198,6 +218,8 @@ class Broker:
         match decision:
             case Forward():
                 return await self._forward(decision, request)
+            case ForwardTask():
+                return await self._forward_task(decision, request)
             case Answer():
                 return await self._answer_modern(decision, request)
             case UnknownTool():
@@ -210,7 +232,7 @@ class Broker:
     async def _answer_modern(self, decision: Answer, request: ModernRequest) -> Reply:
         message, gateway = request.message, self.registry.gateway
         if decision.method == "subscriptions/listen":
-            return self._subscribe(request)
+            return await self._subscribe(request)
         if decision.method == "server/discover":
             ttl_ms = int(self.registry.discovery.interval_s * 1000)
             found = answers.discovered(request.catalogue, gateway, ttl_ms)
@@ -224,8 +246,8 @@ class Broker:
         result = answers.modern_listing(listing, (hint[0], scope), gateway)
         return Reply(200, jsonrpc.result_bytes(message.id, result))
 
-    def _subscribe(self, request: ModernRequest) -> Reply:
-        found = wanted(request.message, request.catalogue, self.backends)
+    async def _subscribe(self, request: ModernRequest) -> Reply:
+        found = await wanted(request, self.backends, self._tasks)
         if isinstance(found, Rejection):
             return refusal(found)
         subscription = Subscription(
@@ -243,6 +265,14 @@ class Broker:
 
     # What a backend answers
 
+    async def _forward_task(self, decision: ForwardTask, request: LegacyRequest | ModernRequest) -> Reply:
+        owner = await self._tasks.owner(request, decision.task)
+        if owner is None:
+            unknown = Rejection(200, INVALID_PARAMS, "Unknown task", id=request.message.id)
+            legacy = isinstance(request, LegacyRequest)
+            return Reply(200 if legacy else modern.STATUS[INVALID_PARAMS], jsonrpc.error(unknown))
+        return await self._forward(Forward(owner, request.message.text.encode(), name=decision.task), request)
+
     async def _forward(self, decision: Forward, request: LegacyRequest | ModernRequest) -> Reply:
         backend, message = self.backends.get(decision.backend), request.message
         if backend is None:
@@ -252,7 +282,8 @@ class Broker:
         try:
             if isinstance(request, LegacyRequest) and message.kind != "request":
                 return await self._legacy.deliver(backend, decision.body, request.session, sent)
-            return await self._call(backend, decision, request, sent)
+            reply = await self._call(backend, decision, request, sent)
+            return await self._tasks.noticed(reply, request, backend.name)
         except BackendError as error:
             log.info("backend %s: %s", backend.name, error)
             return refusal(error.rejection(backend.name, message.id))

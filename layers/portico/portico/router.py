@@ -39,6 +39,13 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class ForwardTask:
+    """The backend that has this task answers."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver:
     """A letter for the call that has been waiting for it, wherever that is."""
 
@@ -70,11 +77,13 @@ class Ignore:
     """A notification that concerns nobody behind the gateway."""
 
 
-Decision = Answer | Forward | Deliver | Spread | Refuse | UnknownTool | Ignore
+Decision = Answer | Forward | ForwardTask | Deliver | Spread | Refuse | UnknownTool | Ignore
 NameKind = Literal["tool", "prompt"]
 
-OWN: Final = frozenset({"initialize", "ping", "logging/setLevel", *LISTS})
+OWN: Final = frozenset({"initialize", "ping", "logging/setLevel", "tasks/list", *LISTS})
 MODERN_OWN: Final = frozenset({"server/discover", "subscriptions/listen", *LISTS})
+TASKS: Final = frozenset({"tasks/get", "tasks/result", "tasks/cancel"})
+MODERN_TASKS: Final = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
 
 
 def route(message: Message, catalogue: Catalogue, session_id: str, now: float) -> Decision:
@@ -86,6 +95,8 @@ def route(message: Message, catalogue: Catalogue, session_id: str, now: float) -
         return Answer(message.method)
     if message.method in ("resources/subscribe", "resources/unsubscribe"):
         return _route_address(message, catalogue, message.param("uri"))
+    if message.method in TASKS:
+        return _route_task(message)
     return _route_request(message, catalogue)
 
 
@@ -100,7 +111,8 @@ def route_modern(
         wrong = mirrors.check_params(entry.mirrors, message, headers, repeated) if entry else None
         if wrong is not None:
             return Refuse(wrong)
-    decision = _route_request(message, catalogue)
+    tasks = message.method in MODERN_TASKS
+    decision = _route_task(message) if tasks else _route_request(message, catalogue)
     if not isinstance(decision, Refuse):
         return decision
     refused = decision.rejection
@@ -119,6 +131,13 @@ def _route_request(message: Message, catalogue: Catalogue) -> Decision:
     if message.method == "completion/complete":
         return _route_completion(message, catalogue)
     return Refuse(Rejection(200, METHOD_NOT_FOUND, f"Method not found: {message.method}", id=message.id))
+
+
+def _route_task(message: Message) -> Decision:
+    task = message.param("taskId")
+    if not isinstance(task, str) or not task:
+        return Refuse(Rejection(200, INVALID_PARAMS, "no taskId set", id=message.id))
+    return ForwardTask(task)
 
 
 def _route_name(message: Message, catalogue: Catalogue, kind: NameKind) -> Decision:

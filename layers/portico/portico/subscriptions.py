@@ -13,11 +13,13 @@ from portico.catalogue import CHANGE_NOTICES, Catalogue
 from portico.discovery import Publication
 from portico.errors import BackendError
 from portico.hearing import hear
+from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse
-from portico.protocol.jsonrpc import INVALID_PARAMS, Id, Message, Rejection
+from portico.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Message, Rejection
 from portico.protocol.modern import SERVER_KEY, SUBSCRIPTION_KEY
 from portico.registry import Limits
 from portico.requests import ModernRequest
+from portico.tasks import EXTENSION, Tasks, knows_tasks
 from portico.upstream import lines
 
 LISTS: Final = {
@@ -25,9 +27,9 @@ LISTS: Final = {
     "prompts": "promptsListChanged",
     "resources": "resourcesListChanged",
 }
-MOST_ADDRESSES: Final = 1000
+MOST_NAMES: Final = 1000
 READY_S: Final = 2.0
-UPDATED: Final = "notifications/resources/updated"
+PASSED_ON: Final = frozenset({"notifications/resources/updated", "notifications/tasks"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +39,52 @@ class Wanted:
     lists: frozenset[str]
     addresses: dict[str, list[str]] = field(default_factory=dict)
     """Per backend."""
+    tasks: dict[str, list[str]] = field(default_factory=dict)
+    """Per backend."""
 
     def filter(self) -> dict[str, Any]:
         found: dict[str, Any] = {LISTS[name]: True for name in LISTS if name in self.lists}
-        every = [uri for uris in self.addresses.values() for uri in uris]
-        return found | ({"resourceSubscriptions": every} if every else {})
+        return found | _named(_every(self.addresses), _every(self.tasks))
 
 
-def wanted(message: Message, catalogue: Catalogue, backends: Container[str]) -> Wanted | Rejection:
+def _every(parts: dict[str, list[str]]) -> list[str]:
+    return [item for part in parts.values() for item in part]
+
+
+def _named(addresses: list[str], tasks: list[str]) -> dict[str, Any]:
+    found = {"resourceSubscriptions": addresses, "taskIds": tasks}
+    return {name: items for name, items in found.items() if items}
+
+
+async def wanted(request: ModernRequest, backends: Container[str], tasks: Tasks) -> Wanted | Rejection:
+    message, catalogue = request.message, request.catalogue
     said = message.param("notifications")
     if not isinstance(said, dict):
         return Rejection(400, INVALID_PARAMS, "params.notifications must be an object", id=message.id)
-    uris = said.get("resourceSubscriptions") or []
-    if (
-        not isinstance(uris, list)
-        or not all(isinstance(uri, str) for uri in uris)
-        or len(uris) > MOST_ADDRESSES
-    ):
-        expected = f"resourceSubscriptions must be a list of at most {MOST_ADDRESSES} addresses"
+    uris, ids = said.get("resourceSubscriptions") or [], said.get("taskIds") or []
+    if not _is_names(uris) or not _is_names(ids):
+        expected = f"resourceSubscriptions and taskIds must be lists of at most {MOST_NAMES} names"
         return Rejection(400, INVALID_PARAMS, expected, id=message.id)
+    if ids and not knows_tasks(request):
+        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        return Rejection(400, MISSING_CAPABILITY, "Missing required client capability", needed, message.id)
     addresses: dict[str, list[str]] = {}
     for uri in dict.fromkeys(uris):
         owner = catalogue.owner(uri) or ""
         own = catalogue.capabilities.get(owner, {}).get("resources") or {}
         if owner in backends and own.get("subscribe"):
             addresses.setdefault(owner, []).append(uri)
-    return Wanted(frozenset(name for name, key in LISTS.items() if said.get(key) is True), addresses)
+    owned: dict[str, list[str]] = {}
+    for id_ in dict.fromkeys(ids):
+        owner = await tasks.owner(request, id_) or ""
+        if owner in backends and "modern" in catalogue.eras.get(owner, []):
+            owned.setdefault(owner, []).append(id_)
+    lists = frozenset(name for name, key in LISTS.items() if said.get(key) is True)
+    return Wanted(lists, addresses, owned)
+
+
+def _is_names(items: Any) -> bool:
+    return isinstance(items, list) and len(items) <= MOST_NAMES and all(isinstance(x, str) for x in items)
 
 
 class Subscription:
@@ -145,29 +167,29 @@ class Subscription:
 
     def _ears(self) -> list[asyncio.Task[None]]:
         eras, ears = self._catalogue().eras, []
-        for name, uris in self._wanted.addresses.items():
+        for name in dict.fromkeys([*self._wanted.addresses, *self._wanted.tasks]):
             hearing = self._hear_modern if "modern" in eras.get(name, []) else self._hear_legacy
             ready = asyncio.Event()
             self._ready.append(ready)
-            ears.append(asyncio.create_task(hearing(self._backends[name], uris, ready)))
+            ears.append(asyncio.create_task(hearing(self._backends[name], ready)))
         return ears
 
-    async def _hear_modern(self, backend: RemoteBackend, uris: list[str], ready: asyncio.Event) -> None:
-        async def opening(_: str) -> Any:
-            return await backend.subscribe(
-                {"resourceSubscriptions": uris}, lines(backend, self._request.headers)
-            )
+    async def _hear_modern(self, backend: RemoteBackend, ready: asyncio.Event) -> None:
+        uris, ids = self._wanted.addresses.get(backend.name, []), self._wanted.tasks.get(backend.name, [])
+
+        async def opening(_: str) -> Exchange:
+            return await backend.subscribe(_named(uris, ids), lines(backend, self._request.headers))
 
         async for frame in hear(opening, limit=self._limits.response_bytes, answered=ready.set):
             await self._heard(jsonrpc.read(frame.data.decode("utf-8", "replace")))
 
-    async def _hear_legacy(self, backend: RemoteBackend, uris: list[str], ready: asyncio.Event) -> None:
+    async def _hear_legacy(self, backend: RemoteBackend, ready: asyncio.Event) -> None:
         """In a session of this subscription's own, for as long as it lasts."""
         while True:
             lease = None
             try:
                 lease = await self._leases.take(backend, self._request, lines(backend, self._request.headers))
-                await self._subscribe(lease, uris, ready)
+                await self._subscribe(lease, self._wanted.addresses[backend.name], ready)
             except BackendError:
                 await asyncio.sleep(1)
             finally:
@@ -193,6 +215,6 @@ class Subscription:
         await asyncio.sleep(self._limits.keepalive_s)
 
     async def _heard(self, message: Any) -> None:
-        if isinstance(message, Message) and message.method == UPDATED:
+        if isinstance(message, Message) and message.method in PASSED_ON:
             params = {name: member.value for name, member in message.params.items() if name != "_meta"}
-            await self._queue.put(self._note(UPDATED, params))
+            await self._queue.put(self._note(message.method, params))

@@ -183,7 +183,7 @@ class _Call:
     async def _said(self, id_: str, params: dict[str, Any]) -> AsyncIterator[Message | None]:
         """What the backend says in one round, None in silence; its answer comes last."""
         limits = self._limits
-        body = translate.to_modern(self._body, id_, self._meta, **params)
+        body = translate.to_modern(self._body, id_, self._meta, task=None, **params)
         exchange = await self._backend.post(self._backend.modern, body, self._sent)
         self._exchange = exchange
         await head(exchange, limits.call_timeout_s)

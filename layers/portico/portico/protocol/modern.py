@@ -37,7 +37,14 @@ VERSION_HEADER: Final = "mcp-protocol-version"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 PARAM_HEADER: Final = "mcp-param-"
-NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """Method to the parameter that `Mcp-Name` repeats."""
 
 STATUS: Final = {
