@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import signal
 
 from tests.support import Client, config, echo_server, eventually, gateway
 
@@ -155,3 +156,16 @@ def test_a_backend_that_asks_discovery_gets_an_answer_at_once():
         assert answers()["ping"]["result"] == {}
         assert answers()["roots/list"]["result"] == {"roots": []}
         assert answers()["sampling/createMessage"]["error"]["code"] == -32601
+
+
+def test_a_gateway_that_is_told_to_stop_ends_its_streams():
+    """G1.93, G1.94"""
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        old = client.stream()
+        new = client.begin26("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id=7)
+        new.wait_for("notifications/subscriptions/acknowledged")
+        process.signal(signal.SIGTERM)
+        assert new.answer(5).result["_meta"]["io.modelcontextprotocol/subscriptionId"] == 7
+        assert old.wait_closed().messages[-1].retry

@@ -219,6 +219,7 @@ class Endpoint:
             client.headers,
             self._operator.nudge,
             self._broker.upstream.streams,
+            self._broker.closing,
         )
         return Reply(200, frames=listening.frames(), session_id=session.id)
 

@@ -49,6 +49,10 @@ class Portico:
         self._tasks = [asyncio.create_task(self._reload()), asyncio.create_task(self._sweep())]
         await self._discovery.settled(settle_s)
 
+    def closing(self) -> None:
+        """The end is near: streams that would go on for ever say goodbye."""
+        self._broker.closing.set()
+
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()

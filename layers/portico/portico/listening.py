@@ -58,6 +58,7 @@ class Listening:
         headers: dict[str, str],
         nudge: Callable[[str], None],
         streams: Streams,
+        closing: asyncio.Event,
     ) -> None:
         self._session = session
         self._sessions = sessions
@@ -68,6 +69,7 @@ class Listening:
         self._headers = headers
         self._nudge = nudge
         self._streams = streams
+        self._closing = closing
         self._known = dict(cursor.known) if cursor else dict(catalogue().digests)
         self._heard = dict(cursor.heard) if cursor else {}
         self._ears: dict[str, Ear] = {}
@@ -91,7 +93,7 @@ class Listening:
         try:
             while not session.done():
                 now = time.monotonic()
-                if now >= ends:
+                if now >= ends or self._closing.is_set():
                     yield self._frame(b"", 100)
                     return
                 if now >= beat:

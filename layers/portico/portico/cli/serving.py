@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator
+from types import FrameType
 
 import uvicorn
 
@@ -42,7 +43,12 @@ def serve(config: str, host: str, port: int, *, insecure: bool) -> int:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's own way with signals would end the process before the gateway has stopped."""
+    """Stops in order: uvicorn's own way with signals would end the process before the gateway has stopped, and
+    streams that nobody ends would hold the end up."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Portico) -> None:
+        super().__init__(config)
+        self._gateway = gateway
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -51,6 +57,10 @@ class Server(uvicorn.Server):
             with contextlib.suppress(NotImplementedError):  # on Windows, where Ctrl-C ends the loop
                 loop.add_signal_handler(number, self.handle_exit, number, None)
         yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._gateway.closing()
+        super().handle_exit(sig, frame)
 
 
 async def _run(gateway: Portico, host: str, port: int) -> None:
@@ -71,9 +81,10 @@ async def _run(gateway: Portico, host: str, port: int) -> None:
         log_level="warning",
         server_header=False,
         date_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=3,
     )
-    server = Server(config)
+    server = Server(config, gateway)
     serving = asyncio.create_task(server.serve([listener]))
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
