@@ -95,6 +95,7 @@ REQUIREMENTS = {
     "G1.90": "A backend that comes or goes is a change.",
     "G1.91": "Nobody is told of a change that is none.",
     "G1.92": "Any process on the store serves any session and tells of any change.",
+    "G1.93": "A modern subscription is acknowledged, tagged, and ended with a result.",
     "G1.94": "A stream can be taken up again with nothing lost.",
     "G1.95": "A backend's question reaches the client; its answer comes back from that session only.",
     # Both eras
