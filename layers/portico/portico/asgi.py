@@ -5,6 +5,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from authz.origins import OriginRules, host_allowed, origin_allowed
@@ -31,6 +32,7 @@ from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
+NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
 
@@ -88,12 +90,11 @@ class Endpoint:
         try:
             return await handle(client)
         except BackendError as error:
-            return refusal(error.rejection("", None))
+            return refusal(error.rejection("", client.asked))
         except Exception:
             log.exception("a request failed")
-            return refusal(
-                Rejection(500, INTERNAL_ERROR, "Internal error", "the gateway failed; see its log")
-            )
+            why = "the gateway failed; see its log"
+            return refusal(Rejection(500, INTERNAL_ERROR, "Internal error", why, client.asked))
 
     async def _post(self, client: Client) -> Reply:
         refused = check_post(client.headers)
@@ -108,17 +109,24 @@ class Endpoint:
         message = classify(body)
         if isinstance(message, Rejection):
             return refusal(message)
+        if isinstance(message, Message) and message.kind == "request":
+            client.asked = message.id
+        return await self._posted(message, client)
+
+    async def _posted(self, message: Message | Batch, client: Client) -> Reply:
         catalogue = self._catalogue(client.headers)
         if isinstance(catalogue, Rejection):
-            return refusal(catalogue)
+            return refusal(replace(catalogue, id=client.asked))
         if isinstance(message, Message) and is_modern(message, client.headers):
             return await self._modern(message, client, catalogue)
         if isinstance(message, Message) and message.method == "initialize" and message.kind == "request":
             return await self._broker.begin(message, client.headers, catalogue)
+        if isinstance(message, Batch) and client.headers.get(VERSION_HEADER) in versions.MODERN:
+            return refusal(NO_BATCHES)
         session = await self._session(client)
         if isinstance(session, Rejection):
-            return refusal(session)
-        client.keep_alive(session.id, limits.keepalive_s)
+            return refusal(replace(session, id=client.asked))
+        client.keep_alive(session.id, self._broker.registry.limits.keepalive_s)
         if isinstance(message, Batch):
             return await self._batch(message, session, client, catalogue)
         request = LegacyRequest(message, client.headers, catalogue, session)
@@ -154,7 +162,7 @@ class Endpoint:
 
     async def _batch(self, batch: Batch, session: Session, client: Client, catalogue: Catalogue) -> Reply:
         if session.version not in versions.BATCHING:
-            return refusal(Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only"), session.id)
+            return refusal(NO_BATCHES, session.id)
         replies = await asyncio.gather(
             *(self._batched(message, session, client, catalogue) for message in batch.messages)
         )

@@ -174,15 +174,15 @@ class Broker:
         self, name: str, request: LegacyRequest | ModernRequest, catalogue: Catalogue
     ) -> bytes | Rejection:
         """The result's bytes: made once for each catalogue, unless the client sees a list of its own or a page."""
-        size, message = self.registry.limits.page_size, request.message
+        size, cursor = self.registry.limits.page_size, request.message.param("cursor")
         personal = bool(catalogue.personal) and name in Personal.LISTINGS
-        if not size and not personal:
+        if not size and not personal and cursor is None:
             return catalogue.answers[name]
         items = catalogue.definitions[name]
         if personal:
             items = items + await self._personal.items(name, request, self.registry.discovery.timeout_s)
-        page = answers.page(name, items, size, message.param("cursor"))
-        return page or Rejection(200, INVALID_PARAMS, "unknown cursor", id=message.id)
+        page = answers.page(name, items, size, cursor)
+        return page or Rejection(200, INVALID_PARAMS, "unknown cursor", id=request.message.id)
 
     async def _set_level(self, request: LegacyRequest) -> Reply:
         level, id_ = request.message.param("level"), request.message.id

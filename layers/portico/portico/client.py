@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
+from portico.protocol.jsonrpc import Id
 from portico.replies import Reply
 
 Scope = MutableMapping[str, Any]
@@ -37,6 +38,8 @@ class Client:
         self.headers = headers
         self.repeated = repeated
         """The names of headers that came more than once: only the last is in `headers`."""
+        self.asked: Id = None
+        """The id of the request in it, once that has been read."""
         self._receive = receive
         self._send = send
         self._alias = alias

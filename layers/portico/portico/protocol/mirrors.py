@@ -39,6 +39,9 @@ _SCHEMAS: Final = frozenset(
         "definitions",
     ]
 )
+_WHOLE: Final = re.compile(r"(-?[0-9]+)(?:\.0+)?")
+_DIGITS: Final = 400
+"""More than any number has that JSON's readers agree on, and few enough to be read."""
 _MIRRORED_TYPES: Final = frozenset({"string", "integer", "boolean"})
 
 
@@ -111,15 +114,15 @@ def check_params(
 
 
 def _same(given: str | None, expected: str, value: Any) -> bool:
-    """Integers are compared as numbers: 42.0 is 42."""
+    """Whole numbers are compared as such, however large: 42.0 is 42."""
     if given is None or given == expected:
         return given is not None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    whole = _WHOLE.fullmatch(given)
+    if whole is None or isinstance(value, bool):
         return False
-    try:
-        return float(given) == float(value)
-    except (ValueError, OverflowError):
+    if isinstance(value, float) and not value.is_integer():
         return False
+    return isinstance(value, int | float) and len(whole[1]) <= _DIGITS and int(whole[1]) == int(value)
 
 
 def _at(arguments: Any, path: tuple[str, ...]) -> Any:
