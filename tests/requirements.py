@@ -86,6 +86,7 @@ REQUIREMENTS = {
     "G1.54": "A bearer token changes nothing while none is asked for.",
     "G1.55": "Definitions are the backend's own but for the name.",
     "G1.56": "A virtual server limits what is listed and called.",
+    "G1.57": "Results say how long they may be kept: the shortest of their parts, private if one part is.",
     "G1.58": "An empty list is a list.",
     "G1.59": "A list per user is fetched with that user's headers.",
     # Notifications
@@ -98,9 +99,11 @@ REQUIREMENTS = {
     "G1.93": "A modern subscription is acknowledged, tagged, and ended with a result.",
     "G1.94": "A stream can be taken up again with nothing lost.",
     "G1.95": "A backend's question reaches the client; its answer comes back from that session only.",
-    # Both eras
-    "G1.97": "A modern client needs no session: it discovers, lists, calls and reads.",
-    "G1.100": "Clients and backends of either era work with each other, whatever is asked of whom.",
+    # 2026-07-28
+    "G1.97": "Modern requests need no session; every result says its type and who gives it.",
+    "G1.98": "Headers and envelope of a modern request are checked, each fault with its status and code.",
+    "G1.99": "A modern request goes on with its prefix taken off body and header, and nothing else changed.",
+    "G1.100": "Any client works with any backend: between the eras everything is translated, both ways.",
     "G1.101": "No web page from elsewhere is served.",
     # Where sources disagree
     "C1": "An unknown tool is an error, and a result for clients of 2024-11-05.",
@@ -113,14 +116,15 @@ REQUIREMENTS = {
     "C9": "A prefix is literal and ends in an underscore, or is empty.",
     "C11": "All five error codes of JSON-RPC are used as it says.",
     "C16": "An address has one owner: exact listing first, then template; the second is told.",
-    "C17": "A resource that is not there is -32002.",
+    "C17": "A resource that is not there is -32002 in the legacy era, -32602 in the modern one.",
     "C18": "Versions are negotiated, never echoed blindly.",
     "C25": "A backend's host is the declared one; the default names its route.",
     "C27": "Headers are passed on by an allow list, tokens only if declared so.",
     "C28": "The gateway's credential is for discovery, and for calls if declared so.",
-    "C29": "Changes are told on the GET stream and on a modern subscription alike.",
+    "C29": "A legacy client's stream is a GET, a modern one's is `subscriptions/listen`; both end in order.",
     "C30": "Batches are accepted in 2025-03-26 sessions only.",
     "C31": "Capabilities declare exactly what works.",
     "C33": "A missing session is 400, an unknown one 404.",
-    "C34": "The gateway translates between the eras.",
+    "C34": "Clients and backends of different eras are translated for.",
+    "C40": "What is listed differs by virtual server and configuration only, and always has the same order.",
 }
