@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from portico.carriers.leases import Lease, Leases
 from portico.errands import Errands
-from portico.errors import BackendBroken, BackendError, BackendTimedOut
+from portico.errors import BackendBroken, BackendError, BackendTimedOut, EraChanged
 from portico.mailbox import Mailbox
 from portico.protocol import jsonrpc, sse, translate
 from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Message, Rejection
@@ -149,9 +149,9 @@ class Continuation:
             await self._client_did(news)
         elif isinstance(news, BackendError):
             refused = news.rejection(self._lease.backend.name, None)
-            await self._ended(
-                {"kind": "failed", "error": [refused.status, refused.code, refused.message, refused.data]}
-            )
+            why = [refused.status, refused.code, refused.message, refused.data]
+            moved = news.upstream_status if isinstance(news, EraChanged) else None
+            await self._ended({"kind": "failed", "error": why, "moved": moved})
         else:
             self._last_heard = time.monotonic()
             await self._backend_said(news)

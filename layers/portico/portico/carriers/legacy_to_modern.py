@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend
 from portico.carriers.modern import mirrored, refused
-from portico.errors import BackendBroken, BackendError, BackendTimedOut
+from portico.errors import BackendBroken, BackendError, BackendTimedOut, EraChanged
 from portico.http1 import Exchange, Headers
 from portico.mailbox import Mailbox
 from portico.protocol import jsonrpc, mirrors, sse, translate
@@ -95,6 +95,7 @@ class _Call:
         self._answers: asyncio.Queue[Letter] = asyncio.Queue()
         self._exchange: Exchange | None = None
         self._cancelled = False
+        self._heard = False
         self._reader: asyncio.Task[None] | None = None
 
     async def reply(self) -> Reply:
@@ -118,12 +119,17 @@ class _Call:
         return b""
 
     async def _pieces(self) -> Pieces:
-        """Messages for the client, the last of them marked. Nothing more once the client has cancelled."""
+        """Messages for the client, the last of them marked. Nothing more once the client has cancelled.
+
+        A backend that turns out to be of another era before it has said anything is the caller's business.
+        """
         self._reader = asyncio.create_task(self._read())
         try:
             async for piece in self._rounds():
                 yield piece
         except (BackendError, sse.FrameTooLarge) as error:
+            if isinstance(error, EraChanged) and not self._heard:
+                raise
             if not self._cancelled:
                 failure = error if isinstance(error, BackendError) else BackendBroken(str(error))
                 yield True, jsonrpc.error(failure.rejection(self._backend.name, self._message.id))
@@ -150,6 +156,7 @@ class _Call:
         for number in range(MOST_ROUNDS):
             answer: Message | None = None
             async for message in self._said(f"{jsonrpc.dumps(self._message.id)}-{number}", params):
+                self._heard = True
                 if message is None or message.kind == "notification":
                     yield False, message.text.encode() if message else b""
                 else:

@@ -16,7 +16,7 @@ from portico.carriers.continuations import HELD, Continuation, round_box
 from portico.carriers.leases import Leases
 from portico.carriers.modern import streamed
 from portico.errands import Errands
-from portico.errors import BackendError
+from portico.errors import BackendError, EraChanged
 from portico.http1 import Headers
 from portico.mailbox import Letters, Mailbox
 from portico.protocol import jsonrpc, modern, sse, states, translate
@@ -110,14 +110,20 @@ class ModernToLegacy:
         return await streamed(_frames(first, pieces), request)
 
     async def _pieces(self, state: State, request: ModernRequest, start: Letter | Continuation) -> Pieces:
-        """Notifications with status 0, then the answer with its own. Whoever stops reading earlier cancels the call."""
-        limits, ended = self._limits(), False
+        """Notifications with status 0, then the answer with its own. Whoever stops reading earlier cancels the call.
+
+        A backend that turns out to be of another era before it has said anything is the caller's business.
+        """
+        limits, ended, heard = self._limits(), False, isinstance(start, dict)
         letters = self._mailbox.open(round_box(state.continuation, state.round))
         patience = await self._start(state, start)
         try:
             while not ended:
                 letter = await self._letter(letters, state, min(patience, limits.keepalive_s))
                 patience = limits.answer_ttl_s if letter else patience - limits.keepalive_s
+                if letter and letter.get("moved") and not heard:
+                    raise EraChanged(letter["moved"], letter["error"][2])
+                heard = True
                 if letter is None and patience > 0:
                     yield 0, b""
                     continue
