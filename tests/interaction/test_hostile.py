@@ -155,7 +155,7 @@ def test_of_two_definitions_of_one_name_the_first_is_kept(portico, restored):
     def listed():
         return [tool for tool in client.rpc("tools/list").result["tools"] if tool["name"].startswith("evil_")]
 
-    assert eventually(lambda: len(listed()) == 1 and listed()) == [{**FINE, "name": "evil_fine"}]
+    eventually(lambda: listed() == [{**FINE, "name": "evil_fine"}])
 
 
 def test_a_template_made_to_be_slow_is_not(portico, restored):
