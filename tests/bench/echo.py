@@ -3,11 +3,17 @@
 `backend` serves it over HTTP, `stdio_backend` over stdio, so that every target relays the same answers.
 """
 
-from typing import Any
+from typing import Any, Literal
 
+Era = Literal["legacy", "modern"]
+
+MODERN_VERSION = "2026-07-28"
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+# What every modern result has, and what the results that may be cached have besides.
+COMPLETE = {"resultType": "complete"}
+CACHEABLE = {**COMPLETE, "ttlMs": 0, "cacheScope": "public"}
 
 SUBJECTS = ("invoice", "customer", "shipment", "ticket", "deployment", "document", "calendar_event")
 VERBS = ("create", "update", "search", "archive", "export", "approve", "assign")
@@ -64,26 +70,37 @@ def initialized(params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def called(params: dict[str, Any]) -> dict[str, Any]:
+def discovered() -> dict[str, Any]:
+    return {
+        "supportedVersions": [MODERN_VERSION],
+        "capabilities": {"tools": {}},
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "bench-echo", "version": "1"}},
+        **CACHEABLE,
+    }
+
+
+def called(params: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     """The members of the answer to tools/call: `result`, or `error` for a tool that is not `echo`."""
     if params.get("name") != "echo":
         return {"error": {"code": INVALID_PARAMS, "message": "unknown tool"}}
     text = params.get("arguments", {}).get("text", "")
-    return {"result": {"content": [{"type": "text", "text": text}], "isError": False}}
+    return {"result": {"content": [{"type": "text", "text": text}], "isError": False, **fields}}
 
 
-def answer(message: dict[str, Any], listing: dict[str, Any]) -> dict[str, Any]:
+def answer(message: dict[str, Any], listing: dict[str, Any], era: Era = "legacy") -> dict[str, Any]:
     """The answer to a request; `listing` is the result of tools/list."""
     params = message.get("params") or {}
-    match message["method"]:
-        case "tools/call":
-            body = called(params)
-        case "tools/list":
+    match message["method"], era:
+        case "tools/call", _:
+            body = called(params, COMPLETE if era == "modern" else {})
+        case "tools/list", _:
             body = {"result": listing}
-        case "initialize":
+        case "initialize", "legacy":
             body = {"result": initialized(params)}
-        case "ping":
+        case "ping", "legacy":
             body = {"result": {}}
+        case "server/discover", "modern":
+            body = {"result": discovered()}
         case _:
             body = {"error": {"code": METHOD_NOT_FOUND, "message": "method not found"}}
     return {"jsonrpc": "2.0", "id": message["id"], **body}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.bench import echo
 from tests.bench.processes import Running, UnavailableError, free_port
-from tests.bench.session import FAILURES, Session
+from tests.bench.session import FAILURES, SESSIONS
 from tests.bench.targets import Place, Target, backend
 
 READY_S = 90.0
@@ -28,25 +28,27 @@ class Launched:
 class Scene:
     """Backends and the targets in front of them, all on 127.0.0.1; `stop` ends every process and file of it."""
 
-    def __init__(self, backends: int, fillers: int) -> None:
+    def __init__(self, backends: int, fillers: int, eras: set[echo.Era]) -> None:
+        """As many backends of each of the eras."""
         self.count, self.fillers = backends, fillers
         self.directory = tempfile.TemporaryDirectory(prefix="portico-bench-")
-        self.backends: list[str] = []
+        self.backends: dict[echo.Era, list[str]] = {era: [] for era in eras}
         self.running: list[Running] = []
 
     async def open(self) -> None:
-        for number in range(self.count):
-            port = free_port()
-            process = self.start(backend(port, self.fillers), f"backend-{number}")
-            url = f"http://127.0.0.1:{port}/mcp"
-            await answering(process, url, self.fillers + 1, time.monotonic() + READY_S)
-            self.backends.append(url)
+        for era, urls in self.backends.items():
+            for number in range(self.count):
+                port = free_port()
+                process = self.start(backend(port, self.fillers, era), f"backend-{era}-{number}")
+                url = f"http://127.0.0.1:{port}/mcp"
+                await answering(process, url, era, self.fillers + 1, time.monotonic() + READY_S)
+                urls.append(url)
 
     async def launch(self, target: Target) -> Launched:
         """Raises UnavailableError, with the reason, if the target cannot be brought to answer."""
         directory = Path(self.directory.name) / target.name
         directory.mkdir()
-        place = Place(free_port(), self.backends, self.fillers, directory)
+        place = Place(free_port(), self.backends[target.backend_era], self.fillers, directory)
         environment = target.environment(place)
         process = self.start(target.command(place), target.name, environment)
         try:
@@ -65,7 +67,7 @@ class Scene:
         if target.prepare:
             await asyncio.to_thread(target.prepare, place, environment)
         expected = (self.fillers + 1) * (1 if target.stdio else self.count)
-        return url, await answering(process, url, expected, deadline)
+        return url, await answering(process, url, target.client_era, expected, deadline)
 
     def start(self, command: list[str], name: str, environment: dict[str, str] | None = None) -> Running:
         running = Running(command, Path(self.directory.name) / f"{name}.log", environment)
@@ -114,12 +116,12 @@ async def accepts(port: int) -> bool:
     return True
 
 
-async def answering(process: Running, url: str, expected: int, deadline: float) -> list[str]:
-    """The names of the tools, once a session can be opened and all of them are listed."""
+async def answering(process: Running, url: str, era: echo.Era, expected: int, deadline: float) -> list[str]:
+    """The names of the tools, once a client of this era is answered and all of them are listed."""
     reason = "never answered"
     while time.monotonic() < deadline:
         process.check()
-        session = Session(url)
+        session = SESSIONS[era](url)
         try:
             await session.open()
             names = await session.tools()

@@ -16,7 +16,7 @@ from typing import Any
 from tests.bench.launch import Launched
 from tests.bench.processes import machine_cpu_s, snapshot, tree
 from tests.bench.progress import Progress
-from tests.bench.session import FAILURES, Session
+from tests.bench.session import FAILURES, SESSIONS, Session
 
 HANDSHAKES_AT_ONCE = 16
 MAX_ERRORS = 20
@@ -43,6 +43,7 @@ class Tally:
     latencies: list[float] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     per_s: list[float] = field(default_factory=list)
+    cpu_s_per_1000: list[float] = field(default_factory=list)
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
     tree_cpu_s: float = 0.0
@@ -64,6 +65,7 @@ class Row:
     p50_ms: float
     p99_ms: float
     cpu_s_per_1000: float
+    cpu_s_per_1000_rounds: list[float]
     tree_cpu_s_per_1000: float
     rss_mib: float
     tree_rss_mib: float
@@ -72,7 +74,7 @@ class Row:
 
     def summary(self) -> str:
         return (
-            f"  {self.target:<15} {self.per_s:9,.1f}/s  p50 {self.p50_ms:8.2f} ms  p99 {self.p99_ms:8.2f} ms"
+            f"  {self.target:<24} {self.per_s:9,.1f}/s  p50 {self.p50_ms:8.2f} ms  p99 {self.p99_ms:8.2f} ms"
             f"  CPU {self.cpu_s_per_1000:8.3f} s/1000  {self.operations} operations, {self.errors} errors"
         )
 
@@ -111,7 +113,8 @@ async def measure_level(
     sessions: dict[str, list[Session]] = {}
     try:
         for target in targets:
-            opened = sessions[target.target.name] = [Session(target.url) for _ in range(level)]
+            kind = SESSIONS[target.target.client_era]
+            opened = sessions[target.target.name] = [kind(target.url) for _ in range(level)]
             if failure := await open_all(opened):
                 rows += [row(step, target, Tally(errors=[failure])) for step in steps]
             else:
@@ -172,8 +175,11 @@ async def measured_turn(
     elapsed = await turn(sessions, operate, tally, seconds)
     after = target.running.usage()
     tally.elapsed_s += elapsed
-    tally.per_s.append((len(tally.latencies) - done) / elapsed)
-    tally.cpu_s += after.cpu_s - before.cpu_s
+    operations, cpu_s = len(tally.latencies) - done, after.cpu_s - before.cpu_s
+    tally.per_s.append(operations / elapsed)
+    if operations:
+        tally.cpu_s_per_1000.append(1000 * cpu_s / operations)
+    tally.cpu_s += cpu_s
     tally.tree_cpu_s += after.tree_cpu_s - before.tree_cpu_s
     tally.rss_mib, tally.tree_rss_mib = after.rss_mib, after.tree_rss_mib
     tally.foreign_cpu_s += max(0.0, foreign_cpu_s() - foreign)
@@ -221,6 +227,7 @@ def row(step: Step, target: Launched, tally: Tally) -> Row:
         p50_ms=percentile(ordered, 0.50) * 1000,
         p99_ms=percentile(ordered, 0.99) * 1000,
         cpu_s_per_1000=tally.cpu_s / thousands,
+        cpu_s_per_1000_rounds=tally.cpu_s_per_1000,
         tree_cpu_s_per_1000=tally.tree_cpu_s / thousands,
         rss_mib=tally.rss_mib,
         tree_rss_mib=tally.tree_rss_mib,

@@ -60,7 +60,8 @@ async def run(targets: list[Target], levels: list[int], plan: Plan) -> list[Tabl
 
 async def perform(part: Part, plan: Plan, missing: dict[str, str], progress: Progress) -> list[Table]:
     """A table per operation. `missing` says which targets are not installed, and why."""
-    scene, launched = Scene(part.backends, part.tools - 1), []
+    eras = {target.backend_era for target in part.targets}
+    scene, launched = Scene(part.backends, part.tools - 1, eras), []
     unavailable = dict(missing)
     try:
         await scene.open()

@@ -3,12 +3,14 @@
 import math
 from dataclasses import dataclass
 
+from tests.bench.echo import Era
 from tests.bench.install import Node, node_version
 from tests.bench.measure import Plan, Row
 from tests.bench.processes import machine
 from tests.bench.targets import Target
 
-REFERENCE = "portico"
+# What a target is compared with: Portico, called by clients of the same era.
+REFERENCE: dict[Era, str] = {"legacy": "portico", "modern": "portico-modern"}
 TIMES = "\N{MULTIPLICATION SIGN}"
 NOTHING = "\N{EN DASH}"
 DIVIDED = "\N{DIVISION SIGN}"
@@ -40,6 +42,9 @@ class Table:
         )
         return next(found, None)
 
+    def reference(self, target: Target, level: int) -> Row | None:
+        return self.at(REFERENCE[target.client_era], level)
+
 
 def report(tables: list[Table], plan: Plan, seconds: float) -> str:
     bullets = "\n".join(f"* {line}" for line in notes(tables, plan, seconds))
@@ -69,13 +74,13 @@ def cells(table: Table, target: Target) -> list[str]:
         titled(target),
         joined(row and short(row.per_s) for row in rows),
         joined(
-            factor(table.at(REFERENCE, level), row, "per_s")
+            factor(table.reference(target, level), row, "per_s")
             for level, row in zip(table.levels, rows, strict=True)
         ),
         *(latency(row) for row in rows),
         joined(row and short(row.cpu_s_per_1000) for row in rows),
         joined(
-            factor(row, table.at(REFERENCE, level), "cpu_s_per_1000")
+            factor(row, table.reference(target, level), "cpu_s_per_1000")
             for level, row in zip(table.levels, rows, strict=True)
         ),
         f"{max((row.rss_mib for row in rows if row), default=math.nan):.0f}",
@@ -104,7 +109,7 @@ def summary_cells(calls: Table, others: list[Table], target: Target) -> list[str
     if reason := calls.unavailable.get(target.name):
         return [titled(target), not_measured(reason)]
     level = calls.reference_level
-    own, reference = calls.at(target.name, level), calls.at(REFERENCE, level)
+    own, reference = calls.at(target.name, level), calls.reference(target, level)
     rss = (row.rss_mib for table in (calls, *others) for row in table.rows if row.target == target.name)
     others_at = [table.at(target.name, table.reference_level) for table in others]
     return [
@@ -165,11 +170,12 @@ def notes(tables: list[Table], plan: Plan, seconds: float) -> list[str]:
         f"{machine()}, loopback. {plan.rounds} rounds of {plan.seconds:g} s after one of warm-up, every target in "
         f"turn; {seconds / 60:.1f} min in all. Closed loop, one session and one connection per client."
     )
+    compared = "Modern is protocol 2026-07-28, anything else 2025-11-25. Targets are compared with the Portico of their clients' era."
     counted = (
         "Every gateway is one process (and what it starts), with what its package asks for and nothing added. CPU and "
         "RSS are of the gateway with its children; neither backends nor the stdio servers it runs are counted."
     )
-    lines = [run, *(f"{target.title}: {target.note}." for target in targets.values()), counted]
+    lines = [run, compared, *(f"{target.title}: {target.note}." for target in targets.values()), counted]
     if any(isinstance(target.install, Node) for target in targets.values() if measured(tables, target)):
         lines.append(f"What is from npm runs on Node {node_version()}.")
     if any(target.stdio for target in targets.values()):

@@ -1,4 +1,4 @@
-"""One MCP session of the load generator (2025-11-25) on one connection. Every answer is checked."""
+"""One client of the load generator, of either era, on one connection. Every answer is checked."""
 
 import json
 import re
@@ -6,9 +6,16 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.bench.echo import LEGACY_VERSIONS, MODERN_VERSION, Era
 from tests.bench.wire import Answer, Connection
 
-VERSION = "2025-11-25"
+VERSION = LEGACY_VERSIONS[-1]
+CLIENT = {"name": "portico-bench", "version": "1"}
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+    "io.modelcontextprotocol/clientInfo": CLIENT,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 # Ids of one width, unlike any number in a tool's schema: an answer minus its id can be compared as bytes.
 FIRST_ID = 70_000_000
 
@@ -22,6 +29,8 @@ FAILURES = (OSError, TimeoutError, ValueError, LookupError, TypeError, WrongAnsw
 
 
 class Session:
+    """A legacy client: 2025-11-25, a session that is opened and closed."""
+
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self.host, self.port, self.path = parts.hostname or "", parts.port or 80, parts.path
@@ -31,12 +40,12 @@ class Session:
         self.checked_listing = b""
 
     async def open(self) -> None:
-        client = {"name": "portico-bench", "version": "1"}
-        params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": client}
-        answer = await self.send("POST", self.request("initialize", params))
+        params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": CLIENT}
+        answer = await self.send(self.request("initialize", params))
         self.result(answer)
         self.session_id = answer.headers.get(b"mcp-session-id")
-        answer = await self.send("POST", b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        initialized = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
+        answer = await self.send(self.framed("POST", self.headers("", {}), initialized))
         if answer.status not in (200, 202, 204):
             raise WrongAnswerError(f"notifications/initialized: HTTP {answer.status}")
 
@@ -44,7 +53,7 @@ class Session:
         """Ends the session as far as the target lets it be ended."""
         try:
             if self.session_id:
-                await self.send("DELETE", b"")
+                await self.send(self.framed("DELETE", self.headers("", {}), b""))
         except (OSError, TimeoutError):
             pass
         finally:
@@ -56,16 +65,16 @@ class Session:
         names: list[str] = []
         params: dict[str, Any] | None = {}
         while params is not None:
-            result = self.result(await self.send("POST", self.request("tools/list", params)))
+            result = self.result(await self.send(self.request("tools/list", params)))
             names += [tool["name"] for tool in result["tools"]]
             params = next_page(result)
         return names
 
     async def time_call(self, tool: str, text: str) -> float:
-        """Seconds from request to whole answer; checking is not timed."""
-        body = self.request("tools/call", {"name": tool, "arguments": {"text": text}})
+        """Seconds from request to whole answer; neither writing nor checking is timed."""
+        raw = self.request("tools/call", {"name": tool, "arguments": {"text": text}})
         started = time.perf_counter()
-        answer = await self.send("POST", body)
+        answer = await self.send(raw)
         elapsed = time.perf_counter() - started
         result = self.result(answer)
         if result.get("isError") or not result["content"] or result["content"][0].get("text") != text:
@@ -77,9 +86,9 @@ class Session:
         elapsed, found = 0.0, 0
         params: dict[str, Any] | None = {}
         while params is not None:
-            body = self.request("tools/list", params)
+            raw = self.request("tools/list", params)
             started = time.perf_counter()
-            answer = await self.send("POST", body)
+            answer = await self.send(raw)
             elapsed += time.perf_counter() - started
             if answer.status == 200 and self.without_id(answer.body) == self.checked_listing:
                 return elapsed
@@ -95,30 +104,35 @@ class Session:
     def request(self, method: str, params: dict[str, Any]) -> bytes:
         self.last_id += 1
         message = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
-        return json.dumps(message, separators=(",", ":")).encode()
+        body = json.dumps(message, separators=(",", ":")).encode()
+        return self.framed("POST", self.headers(method, params), body)
 
-    async def send(self, verb: str, body: bytes) -> Answer:
+    def framed(self, verb: str, headers: list[str], body: bytes) -> bytes:
+        lines = [
+            f"{verb} {self.path} HTTP/1.1",
+            f"Host: {self.host}:{self.port}",
+            "Accept: application/json, text/event-stream",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+            *headers,
+        ]
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+    def headers(self, _method: str, _params: dict[str, Any]) -> list[str]:
+        if not self.session_id:
+            return []
+        return [f"Mcp-Session-Id: {self.session_id.decode()}", f"MCP-Protocol-Version: {VERSION}"]
+
+    async def send(self, raw: bytes) -> Answer:
         if self.connection is None or not self.connection.open:
             await self.connect()
-        return await self.connection.request(self.head(verb, len(body)) + body)
+        return await self.connection.request(raw)
 
     async def connect(self) -> None:
         """Anew: a server may have closed a connection that idled while other targets had their turn."""
         if self.connection:
             self.connection.close()
         self.connection = await Connection.connect(self.host, self.port)
-
-    def head(self, verb: str, length: int) -> bytes:
-        lines = [
-            f"{verb} {self.path} HTTP/1.1",
-            f"Host: {self.host}:{self.port}",
-            "Accept: application/json, text/event-stream",
-            "Content-Type: application/json",
-            f"Content-Length: {length}",
-        ]
-        if self.session_id:
-            lines += [f"Mcp-Session-Id: {self.session_id.decode()}", f"MCP-Protocol-Version: {VERSION}"]
-        return "\r\n".join([*lines, "", ""]).encode()
 
     def result(self, answer: Answer) -> dict[str, Any]:
         if answer.status != 200:
@@ -134,6 +148,29 @@ class Session:
 
     def without_id(self, body: bytes) -> bytes:
         return body.replace(str(self.last_id).encode(), b"", 1)
+
+
+class ModernSession(Session):
+    """A modern client: 2026-07-28, which says all of itself in every request and has no session."""
+
+    async def open(self) -> None:
+        pass
+
+    def request(self, method: str, params: dict[str, Any]) -> bytes:
+        return super().request(method, {**params, "_meta": ENVELOPE})
+
+    def headers(self, method: str, params: dict[str, Any]) -> list[str]:
+        lines = [f"MCP-Protocol-Version: {MODERN_VERSION}", f"Mcp-Method: {method}"]
+        return [*lines, f"Mcp-Name: {params['name']}"] if "name" in params else lines
+
+    def result(self, answer: Answer) -> dict[str, Any]:
+        result = super().result(answer)
+        if result.get("resultType") != "complete":
+            raise WrongAnswerError(f"resultType is {result.get('resultType')!r}")
+        return result
+
+
+SESSIONS: dict[Era, type[Session]] = {"legacy": Session, "modern": ModernSession}
 
 
 def next_page(result: dict[str, Any]) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import contextforge
+from tests.bench.echo import Era
 from tests.bench.install import Node, Python
 
 FASTMCP = Python("fastmcp")
@@ -15,6 +16,7 @@ CONTEXTFORGE = Python("contextforge")
 SUPERGATEWAY = Node("supergateway", "4.0.0")
 NPM_MCP_PROXY = Node("mcp-proxy", "6.7.19")
 FASTMCP_FRONT = str(Path(__file__).with_name("fastmcp_front.py"))
+PORTICO_READY = r"portico ready on (http://\S+)"
 PORTICO_CONFIG = """\
 version: 1
 store: sqlite:{directory}/portico.db
@@ -51,15 +53,23 @@ class Target:
     aggregates: bool = False
     # Can only front a process: its tables say so (†), for there is no HTTP on its upstream side.
     stdio: bool = False
+    # The protocol eras of the clients that call it and of the backends behind it.
+    client_era: Era = "legacy"
+    backend_era: Era = "legacy"
 
 
 def direct(place: Place) -> list[str]:
     fillers = (place.fillers + 1) * max(len(place.backends), 1) - 1
-    return backend(place.port, fillers)
+    return backend(place.port, fillers, "legacy")
 
 
-def backend(port: int, fillers: int) -> list[str]:
-    return [sys.executable, "-m", "tests.bench.backend", "--port", str(port), "--tools", str(fillers)]
+def direct_modern(place: Place) -> list[str]:
+    return backend(place.port, place.fillers, "modern")
+
+
+def backend(port: int, fillers: int, era: Era) -> list[str]:
+    flags = ["--port", str(port), "--tools", str(fillers), "--era", era]
+    return [sys.executable, "-m", "tests.bench.backend", *flags]
 
 
 def stdio_backend(place: Place) -> list[str]:
@@ -137,8 +147,41 @@ TARGETS = (
         "**Portico**",
         portico,
         "portico serve, store sqlite, sessions on: as it ships",
-        ready=r"portico ready on (http://\S+)",
+        ready=PORTICO_READY,
         aggregates=True,
+    ),
+    Target(
+        "direct-modern",
+        "modern backend alone",
+        direct_modern,
+        "the same, of protocol 2026-07-28: no sessions, headers that repeat the body are checked",
+        client_era="modern",
+        backend_era="modern",
+    ),
+    Target(
+        "portico-modern",
+        "**Portico**, modern",
+        portico,
+        "clients and backend of 2026-07-28; the same command and configuration",
+        ready=PORTICO_READY,
+        client_era="modern",
+        backend_era="modern",
+    ),
+    Target(
+        "portico-legacy-to-modern",
+        "Portico, legacy clients, modern backend",
+        portico,
+        "translated: 2025-11-25 in front, 2026-07-28 behind",
+        ready=PORTICO_READY,
+        backend_era="modern",
+    ),
+    Target(
+        "portico-modern-to-legacy",
+        "Portico, modern clients, legacy backend",
+        portico,
+        "translated: 2026-07-28 in front, 2025-11-25 behind",
+        ready=PORTICO_READY,
+        client_era="modern",
     ),
     Target(
         "fastmcp",

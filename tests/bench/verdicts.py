@@ -1,11 +1,14 @@
 """What the measurement says about Portico, in plain words."""
 
 from dataclasses import dataclass
+from statistics import median
 
 from tests.bench.report import REFERENCE, TIMES, Table, short
+from tests.bench.targets import Target
 
-NOT_PEERS = ("direct", REFERENCE)
-CALLS = "tools/call"
+LEGACY, MODERN = REFERENCE["legacy"], REFERENCE["modern"]
+# Beyond this share, more CPU is more; below it, it is the machine's noise.
+NOISE = 0.05
 # How many times the calls of these Portico must serve, and at which concurrency.
 FACTOR, FACTOR_LEVEL, FACTOR_PEERS = 20, 16, ("fastmcp", "contextforge")
 
@@ -22,12 +25,14 @@ class Verdict:
 
 def verdicts(tables: list[Table]) -> list[Verdict]:
     """Only about what was asked for: nothing is said of targets left out."""
-    names = [target.name for target in tables[0].targets]
-    peers = [name for name in names if name not in NOT_PEERS]
+    targets = {target.name: target for target in tables[0].targets}
+    peers = [each for each in targets.values() if each.install and REFERENCE[each.client_era] in targets]
     judged = [all_answered(tables)]
-    if REFERENCE in names and peers:
+    if LEGACY in targets and MODERN in targets:
+        judged.append(modern_costs_no_more(tables))
+    if peers:
         judged.append(less_cpu(tables, peers))
-        judged += more_calls(tables[0], [peer for peer in FACTOR_PEERS if peer in peers])
+        judged += more_calls(tables[0], [peer.name for peer in peers if peer.name in FACTOR_PEERS])
     return judged
 
 
@@ -41,16 +46,39 @@ def all_answered(tables: list[Table]) -> Verdict:
     return Verdict("Every target was measured and every answer right", not errors and not missing, evidence)
 
 
-def less_cpu(tables: list[Table], peers: list[str]) -> Verdict:
+def modern_costs_no_more(tables: list[Table]) -> Verdict:
+    """Of each the median of its rounds, wherever both should have been measured."""
+    claim = f"Modern clients and backend cost Portico no more CPU per request than legacy ones (within {NOISE:.0%})"
+    ratios, unknown = {}, []
+    for table in tables:
+        if MODERN not in {target.name for target in table.targets}:
+            continue
+        for level in table.levels:
+            case, rows = f"{table.title} c={level}", [table.at(name, level) for name in (MODERN, LEGACY)]
+            modern, legacy = (median(row.cpu_s_per_1000_rounds) if row else 0.0 for row in rows)
+            if modern and legacy:
+                ratios[case] = modern / legacy
+            else:
+                unknown.append(case)
+    evidence = (
+        ", ".join(f"{case} {ratio:.2f}{TIMES}" for case, ratio in ratios.items()) or "nothing to compare"
+    )
+    if unknown:
+        evidence += f"; not compared: {'; '.join(unknown)}"
+    holds = bool(ratios) and max(ratios.values()) <= 1 + NOISE and not unknown
+    return Verdict(claim, holds, evidence)
+
+
+def less_cpu(tables: list[Table], peers: list[Target]) -> Verdict:
     """At every operation and concurrency. What could not be compared counts against the claim."""
     claim = "Portico uses less CPU per call than every peer, at every operation and concurrency"
     ratios: dict[str, float] = {}
     unknown = []
     for table in tables:
-        for peer in (target.name for target in table.targets if target.name in peers):
+        for peer in (target for target in table.targets if target in peers):
             for level in table.levels:
-                case = f"{peer}, {table.title} c={level}"
-                own, other = table.at(REFERENCE, level), table.at(peer, level)
+                case = f"{peer.name}, {table.title} c={level}"
+                own, other = table.reference(peer, level), table.at(peer.name, level)
                 if own and other and own.cpu_s_per_1000:
                     ratios[case] = other.cpu_s_per_1000 / own.cpu_s_per_1000
                 else:
@@ -68,7 +96,7 @@ def more_calls(calls: Table, peers: list[str]) -> list[Verdict]:
     if not peers or FACTOR_LEVEL not in calls.levels:
         return []
     claim = f"At c={FACTOR_LEVEL} Portico serves at least {FACTOR} times the calls of the aggregating peers"
-    own = calls.at(REFERENCE, FACTOR_LEVEL)
+    own = calls.at(LEGACY, FACTOR_LEVEL)
     factors = {
         peer: own.per_s / other.per_s if own and (other := calls.at(peer, FACTOR_LEVEL)) else 0.0
         for peer in peers

@@ -19,6 +19,7 @@ ROW = Row(
     p50_ms=1.0,
     p99_ms=2.0,
     cpu_s_per_1000=0.1,
+    cpu_s_per_1000_rounds=[0.1, 0.1, 0.1],
     tree_cpu_s_per_1000=0.1,
     rss_mib=30.0,
     tree_rss_mib=30.0,
@@ -73,3 +74,25 @@ def test_ratios_read_as_how_much_better_portico_is():
     """Portico's calls by the peer's, the peer's CPU by Portico's."""
     row = summary([table(portico={}, fastmcp=FASTMCP)]).splitlines()[-1]
     assert [cell.strip() for cell in row.split("|")][3:7] == ["20", "1.00 / 2.00", "10", "100"]
+
+
+def test_modern_requests_may_cost_what_legacy_ones_cost_and_the_median_of_the_rounds_says_what_that_is():
+    assert held(table(**{"portico": {}, "portico-modern": {"cpu_s_per_1000_rounds": [0.1, 0.105, 0.4]}})) == [
+        True,
+        True,
+    ]
+    assert held(table(**{"portico": {}, "portico-modern": {"cpu_s_per_1000_rounds": [0.1, 0.106, 0.4]}})) == [
+        True,
+        False,
+    ]
+
+
+def test_a_modern_row_without_figures_fails_the_run():
+    assert held(table(**{"portico": {}, "portico-modern": {"operations": 0}})) == [True, False]
+
+
+def test_a_peer_is_compared_with_the_portico_of_its_clients_era():
+    modern = {"per_s": 1000.0, "cpu_s_per_1000": 0.4}
+    found = summary([table(**{"portico": {}, "portico-modern": modern, "direct-modern": {"per_s": 4000.0}})])
+    row = next(line for line in found.splitlines() if "modern backend alone" in line)
+    assert [cell.strip() for cell in row.split("|")][3] == "0.25"
