@@ -31,7 +31,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--targets", "--only", help=f"comma-separated, of {', '.join(names)} (default: all)")
     parser.add_argument("--concurrency", default="1,16,64", help="comma-separated")
     parser.add_argument("--rounds", type=int, default=5, help="measured turns of each target at each thing")
-    parser.add_argument("--seconds", type=float, default=1.2, help="after which a turn starts nothing more")
+    parser.add_argument("--seconds", type=float, default=1.0, help="after which a turn starts nothing more")
     parser.add_argument("--quick", action="store_true", help="short turns: to see that everything runs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to FILE")
     if "--quick" in arguments:

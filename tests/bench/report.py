@@ -175,7 +175,17 @@ def notes(tables: list[Table], plan: Plan, seconds: float) -> list[str]:
         "Every gateway is one process (and what it starts), with what its package asks for and nothing added. CPU and "
         "RSS are of the gateway with its children; neither backends nor the stdio servers it runs are counted."
     )
-    lines = [run, compared, *(f"{target.title}: {target.note}." for target in targets.values()), counted]
+    left_out = (
+        "Peers that are not there as modern ones: ContextForge (stateful) and mcp-proxy (PyPI) refuse modern clients; "
+        "supergateway and FastMCP as documented manage some tens of calls per second with them."
+    )
+    lines = [
+        run,
+        compared,
+        left_out,
+        *(f"{target.title}: {target.note}." for target in targets.values()),
+        counted,
+    ]
     if any(isinstance(target.install, Node) for target in targets.values() if measured(tables, target)):
         lines.append(f"What is from npm runs on Node {node_version()}.")
     if any(target.stdio for target in targets.values()):

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.bench import contextforge
@@ -134,6 +134,36 @@ def npm_mcp_proxy(place: Place) -> list[str]:
     return [*NPM_MCP_PROXY.command(), *flags, "--", *stdio_backend(place)]
 
 
+def modern(target: Target, note: str) -> Target:
+    """The same program, asked by modern clients."""
+    return replace(
+        target,
+        name=f"{target.name}-modern",
+        title=f"{target.title}, modern",
+        note=note,
+        aggregates=False,
+        client_era="modern",
+        backend_era="modern",
+    )
+
+
+FASTMCP_SHARED_TARGET = Target(
+    "fastmcp-shared",
+    f"FastMCP {FASTMCP.version('fastmcp')}, shared session",
+    fastmcp_shared,
+    "create_proxy(connected client): one backend session for all clients; log level warning",
+    install=FASTMCP,
+    aggregates=True,
+)
+NPM_MCP_PROXY_TARGET = Target(
+    "npm-mcp-proxy",
+    f"mcp-proxy {NPM_MCP_PROXY.pinned} (npm)",
+    npm_mcp_proxy,
+    "--server stream --no-eventStore, as advised for requests and answers alone: stateful, one stdio server for all "
+    "clients",
+    install=NPM_MCP_PROXY,
+    stdio=True,
+)
 TARGETS = (
     Target(
         "direct",
@@ -191,14 +221,7 @@ TARGETS = (
         install=FASTMCP,
         aggregates=True,
     ),
-    Target(
-        "fastmcp-shared",
-        f"FastMCP {FASTMCP.version('fastmcp')}, shared session",
-        fastmcp_shared,
-        "create_proxy(connected client): one backend session for all clients; log level warning",
-        install=FASTMCP,
-        aggregates=True,
-    ),
+    FASTMCP_SHARED_TARGET,
     Target(
         "contextforge",
         f"ContextForge {CONTEXTFORGE.version('mcp-contextforge-gateway')}",
@@ -226,13 +249,7 @@ TARGETS = (
         install=SUPERGATEWAY,
         stdio=True,
     ),
-    Target(
-        "npm-mcp-proxy",
-        f"mcp-proxy {NPM_MCP_PROXY.pinned} (npm)",
-        npm_mcp_proxy,
-        "--server stream --no-eventStore, as advised for requests and answers alone: stateful, one stdio server for all "
-        "clients",
-        install=NPM_MCP_PROXY,
-        stdio=True,
-    ),
+    NPM_MCP_PROXY_TARGET,
+    modern(FASTMCP_SHARED_TARGET, "clients and backend of 2026-07-28, else the same"),
+    modern(NPM_MCP_PROXY_TARGET, "clients of 2026-07-28, else the same: it starts legacy stdio servers only"),
 )
