@@ -126,7 +126,8 @@ class Endpoint:
         session = await self._session(client)
         if isinstance(session, Rejection):
             return refusal(replace(session, id=client.asked))
-        client.keep_alive(session.id, self._broker.registry.limits.keepalive_s)
+        if isinstance(message, Batch) or message.kind == "request":
+            client.keep_alive(session.id, self._broker.registry.limits.keepalive_s)
         if isinstance(message, Batch):
             return await self._batch(message, session, client, catalogue)
         request = LegacyRequest(message, client.headers, catalogue, session)

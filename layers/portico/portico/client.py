@@ -45,7 +45,7 @@ class Client:
         self._alias = alias
         self._task = asyncio.current_task()
         self._gone = False
-        self._read = False
+        self._read = asyncio.Event()
         self._begun = False
         self._beat: asyncio.TimerHandle | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Client:
             body += message.get("body", b"")
             if len(body) > limit:
                 return None
-        self._read = True
+        self._read.set()
         return body
 
     @contextlib.asynccontextmanager
@@ -84,8 +84,8 @@ class Client:
                 task.cancel()
 
     async def _watch(self) -> None:
-        if self.scope["method"] == "POST" and not self._read:
-            return
+        if self.scope["method"] == "POST":
+            await self._read.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._gone = True
