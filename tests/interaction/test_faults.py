@@ -1,12 +1,15 @@
 """Backends that fail and clients that err: each gets its documented answer, and the next call works."""
 
 import json
+import socket
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
 
-from tests.support import config, echo_server, eventually, fault_server, fetch, gateway
+from portico.client import WATCH_AFTER_S
+from tests.support import config, dump, echo_server, eventually, fault_server, fetch, gateway
 
 FAULTS = {
     "hang": (504, -32001),
@@ -124,6 +127,31 @@ def test_a_client_that_goes_away_ends_a_call_that_has_not_answered(faults, clien
     call.close()
     eventually(lambda: faults.counters()["closed"].get("hang", 0) > closed)
     assert client.call("f_ok").text == "ok"
+
+
+def test_a_client_that_took_its_time_to_ask_and_goes_away_ends_its_call_too(faults):
+    with gateway(config(("f", faults.url, {}))) as process:
+        client = process.client()
+        client.init()
+        body = dump({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "f_hang"}})
+        head = (
+            "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Mcp-Session-Id: {client.session}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        before = faults.counters()
+        with socket.create_connection(("127.0.0.1", process.port)) as connection:
+            connection.sendall(head.encode())
+            time.sleep(4 * WATCH_AFTER_S)
+            connection.sendall(body)
+            eventually(lambda: faults.counters()["calls"].get("hang", 0) > before["calls"].get("hang", 0))
+        eventually(lambda: faults.counters()["closed"].get("hang", 0) > before["closed"].get("hang", 0))
+
+
+def test_a_connection_is_used_again_only_if_the_backend_keeps_it(client):
+    """An HTTP/1.0 backend closes after every answer, without saying so."""
+    for _ in range(5):
+        assert client.call("f_old_http").text == "ok"
+        assert client.call("f_ok").text == "ok"
 
 
 def chunked(body, size=65536):

@@ -252,6 +252,16 @@ async def bad_chunk(x: Exchange) -> None:
 
 
 @fault
+async def old_http(x: Exchange) -> None:
+    """The connection ends a moment after the answer, as HTTP/1.0 has it."""
+    body = json.dumps(x.response()).encode()
+    head = f"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    await x.write(head.encode() + body)
+    await asyncio.wait([asyncio.ensure_future(x.reader.read(1))], timeout=0.5)
+    raise Fault
+
+
+@fault
 async def header_bomb(x: Exchange) -> None:
     body = json.dumps(x.response()).encode()
     bomb = {f"X_Bomb_{n}": "boom" * 8 for n in range(10_000)}

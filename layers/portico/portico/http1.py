@@ -156,6 +156,7 @@ class Exchange:
         self._paused = False
         self._failure: str | None = None
         self._surplus = False
+        self._kept = False
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
         self.complete = False
@@ -216,8 +217,9 @@ class Exchange:
             self._connection.transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        if self.status:
+        if self.status and not self._surplus:
             self.complete = True
+            self._kept = bool(self._parser.should_keep_alive())
 
     def _fail(self, reason: str) -> None:
         self._failure = reason
@@ -294,8 +296,7 @@ class Exchange:
         if not self.complete:
             self._failure = self._failure or "the exchange was closed"
             self._wake()
-        kept = self.headers.get(b"connection", b"").lower() != b"close"
-        connection.end(reusable=self.complete and not self._chunks and not self._surplus and kept)
+        connection.end(reusable=self._kept and not self._chunks and not self._surplus)
 
 
 def _head(verb: bytes, to: Address, authority: bytes | None, headers: Headers, length: int) -> bytes:
