@@ -1,10 +1,13 @@
 """Real gateway processes in front of real backends, through a plain HTTP client."""
 
 import json
+import signal
+import sqlite3
+from contextlib import closing
 
 import pytest
 
-from tests.support import Client, config, eventually, fetch, gateway
+from tests.support import Client, config, echo_server, eventually, fetch, gateway
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +88,35 @@ def test_two_processes_on_one_file_share_sessions(echo, tmp_path):
         assert client.call("s1_echo", {"text": "a"}).text == "a"
         other = Client(two.url, session=client.session, version="2025-11-25")
         assert other.call("s1_echo", {"text": "b"}).text == "b"
+
+
+def test_a_store_that_fails_for_a_while_ends_nothing(echo, tmp_path):
+    """G1.32"""
+    database = tmp_path / "portico.db"
+
+    def declared(*names):
+        return config(*((name, echo.url, {}) for name in names), store=f"sqlite:{database}")
+
+    with gateway(declared("one")) as process:
+        with closing(sqlite3.connect(database)) as db:
+            db.execute("ALTER TABLE records RENAME TO hidden")
+            process.write(declared("one", "two"))
+            eventually(lambda: "the configuration has changed" in process.stderr())
+            eventually(lambda: "no such table" in process.stderr())
+            db.execute("ALTER TABLE hidden RENAME TO records")
+        client = process.client()
+        client.init()
+        eventually(lambda: "two_echo" in client.rpc("tools/list").raw.decode())
+        process.write(declared("one", "two", "three"))
+        eventually(lambda: "three_echo" in client.rpc("tools/list").raw.decode())
+        process.signal(signal.SIGTERM)
+        assert process.process.wait(10) == 0
+
+
+def test_backends_that_do_not_take_leave_hold_the_end_up_once_not_each():
+    with echo_server() as slow:
+        names = ("one", "two", "three", "four")
+        with gateway(config(*((name, slow.url, {}) for name in names))) as process:
+            slow.control("delay", seconds=60)
+            process.signal(signal.SIGTERM)
+            assert process.process.wait(15) == 0

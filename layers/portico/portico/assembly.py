@@ -1,10 +1,10 @@
 """Puts the parts together. The only module that knows them all."""
 
 import asyncio
-import contextlib
 import json
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from authz.origins import OriginRules
@@ -29,7 +29,7 @@ class Portico:
     """A whole gateway: an ASGI application with a beginning and an end."""
 
     def __init__(self, registry: Registry, *, loopback: bool, watch: Watch | None = None) -> None:
-        self._registry = registry
+        self._registry = self._wanted = registry
         self._watch = watch
         self._loopback = loopback
         self._config_error: str | None = None
@@ -46,7 +46,10 @@ class Portico:
 
     async def start(self, settle_s: float = 10.0) -> None:
         await self._apply(self._registry)
-        self._tasks = [asyncio.create_task(self._reload()), asyncio.create_task(self._sweep())]
+        self._tasks = [
+            asyncio.create_task(_repeat(RELOAD_S, self._reload)),
+            asyncio.create_task(_repeat(SWEEP_S, self._store.sweep)),
+        ]
         await self._discovery.settled(settle_s)
 
     def closing(self) -> None:
@@ -56,8 +59,7 @@ class Portico:
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._discovery.stop()
         await self._broker.settle()
         self._http.close()
@@ -75,7 +77,7 @@ class Portico:
         before = {backend.name: backend for backend in self._broker.registry.backends}
         declared = {backend.name: backend for backend in registry.backends if backend.enabled}
         changed = {name for name, backend in declared.items() if before.get(name) != backend}
-        self._registry = self._broker.registry = registry
+        self._broker.registry = registry
         self._broker.backends = {
             name: self._broker.backends[name]
             if name in self._broker.backends and name not in changed
@@ -84,25 +86,20 @@ class Portico:
         }
         self._endpoint.rules = self._rules(registry)
         await self._discovery.apply(registry, self._broker.backends, changed)
+        self._registry = registry
 
     async def _reload(self) -> None:
         """A change of the file is picked up; a broken file is refused whole and the old one stays."""
-        while self._watch is not None:
-            await asyncio.sleep(RELOAD_S)
-            found = self._watch.poll()
-            if isinstance(found, InvalidConfig):
-                self._config_error = str(found)
-                log.error("the configuration is not used, the old one stays:\n%s", found)
-            elif found is not None:
-                self._config_error = None
-                if found != self._registry:
-                    log.info("the configuration has changed")
-                    await self._apply(found)
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            await self._store.sweep()
+        found = await asyncio.to_thread(self._watch.poll) if self._watch else None
+        if isinstance(found, InvalidConfig):
+            self._config_error = str(found)
+            log.error("the configuration is not used, the old one stays:\n%s", found)
+        elif found is not None:
+            self._config_error = None
+            self._wanted = found
+        if self._wanted != self._registry:
+            log.info("the configuration has changed")
+            await self._apply(self._wanted)
 
     async def status(self, name: str | None) -> dict[str, Any] | None:
         notes = {record.sort: json.loads(record.value) for record in await self._store.query(STATUS)}
@@ -151,6 +148,16 @@ class Portico:
             "hint": backend.hint,
             "tags": list(backend.tags),
         }
+
+
+async def _repeat(seconds: float, action: Callable[[], Awaitable[object]]) -> None:
+    """The boundary: whatever goes wrong, the next time comes."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await action()
+        except Exception:
+            log.exception("what is done every %g s failed", seconds)
 
 
 def check_references(registry: Registry) -> list[str]:

@@ -90,8 +90,8 @@ class Discovery:
     async def apply(self, registry: Registry, backends: dict[str, RemoteBackend], changed: set[str]) -> None:
         """Watch what the registry declares: only backends that are new, changed or gone are touched."""
         self._registry = registry
-        for name in [name for name in self._watchers if name not in backends or name in changed]:
-            await _stop(self._watchers.pop(name))
+        ended = [name for name in self._watchers if name not in backends or name in changed]
+        await _stop(*(self._watchers.pop(name) for name in ended))
         for name in set(await self._store.versions(LISTING)) - set(backends):
             await self._forget(name)
         for name, backend in backends.items():
@@ -118,8 +118,7 @@ class Discovery:
             self._nudges[name].set()
 
     async def stop(self) -> None:
-        for task in [*self._watchers.values(), *([self._follower] if self._follower else [])]:
-            await _stop(task)
+        await _stop(*self._watchers.values(), *([self._follower] if self._follower else []))
         for name in self._watchers:
             lease = await self._store.get(LEASE, name)
             if lease and lease.value == self._holder.encode():
@@ -357,7 +356,9 @@ def _reply(method: str, id_: Id) -> bytes:
     )
 
 
-async def _stop(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def _stop(*tasks: asyncio.Task[None]) -> None:
+    """All at once: a backend that is slow to take leave of holds up none of the others."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
