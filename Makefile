@@ -10,8 +10,9 @@ PORT   ?= 8088
 serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
 
+# Most tests wait for processes: more of them at once than there are cores, each file by one worker.
 test: $(VENV)/.ready
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

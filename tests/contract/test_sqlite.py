@@ -186,3 +186,12 @@ def test_a_directory_without_write_permission_is_refused():
         Path(directory).chmod(0o755)
     assert f"cannot keep state in {directory}/state.db" in said
     assert "Permission denied" in said
+
+
+async def test_a_stamp_tells_of_what_another_process_wrote(tmp_path):
+    one, two = SqliteStore(tmp_path / "s.db"), SqliteStore(tmp_path / "s.db")
+    before = one.stamp()
+    await two.put("p", "s", b"1")
+    assert one.stamp() != before
+    await one.close()
+    await two.close()

@@ -11,7 +11,7 @@ from moto import mock_aws
 
 from portico.stores import open_store
 from portico.stores.base import ABSENT, Conflict, Store
-from portico.stores.dynamodb import create_table
+from portico.stores.dynamodb import DynamoStore, create_table
 from portico.stores.memory import MemoryStore
 from portico.stores.sqlite import SqliteStore
 from tests.contract.places import NOISE, PROSE, Clock, Place, dynamodb_client, scan
@@ -22,6 +22,27 @@ async def test_what_was_put_can_be_got(store: Store):
     assert await store.get("p", "s") == written
     assert (written.partition, written.sort, written.value) == ("p", "s", b"value")
     assert written.expires_at == 1_800_000_060.75
+
+
+async def test_a_stamp_tells_of_every_change(store: Store):
+    """A store that cannot tell cheaply says so, and is asked each time."""
+    if store.stamp() is None:
+        assert isinstance(store, DynamoStore)
+        return
+    stamps = [store.stamp()]
+    for change in (
+        store.put("p", "s", b"1"),
+        store.put("p", "s", b"2"),
+        store.delete("p", "s"),
+        store.put("p", "t", b"3"),
+        store.drop("p"),
+    ):
+        await change
+        stamps.append(store.stamp())
+    assert len(set(stamps)) == len(stamps)
+    await store.get("p", "s")
+    await store.query("p")
+    assert store.stamp() == stamps[-1]
 
 
 async def test_what_was_never_put_is_not_there(store: Store):

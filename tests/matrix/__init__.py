@@ -2,6 +2,9 @@
 
 import asyncio
 import linecache
+from typing import Any
+
+import pytest
 
 from tests.matrix.checks import CHECKS
 from tests.matrix.peer import connected
@@ -14,6 +17,19 @@ SERVERS = ("legacy", "modern", "both")
 PAIRS: list[Pair] = [(client, server) for client in CLIENTS for server in SERVERS]
 DIRECT_PAIRS = [(client, server) for client, server in PAIRS if server in (client, "both")]
 SECONDS = 30
+
+
+def servers_of(pairs: list[Pair]) -> list[str]:
+    return list(dict.fromkeys(server for _, server in pairs))
+
+
+def cells(pairs: list[Pair]) -> list[Any]:
+    """One pytest parameter per feature and pair."""
+    return [
+        pytest.param(feature, client, server, id=f"{feature}-{client}-{server}")
+        for feature in CHECKS
+        for client, server in pairs
+    ]
 
 
 async def check(place: Setting, feature: str, client: str, server: str) -> None:

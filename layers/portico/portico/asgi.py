@@ -46,6 +46,7 @@ class Endpoint:
     def __init__(self, broker: Broker, operator: Operator, rules: OriginRules) -> None:
         self._broker = broker
         self._operator = operator
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,14 +57,24 @@ class Endpoint:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip()
         repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset()
         alias = self._broker.registry.gateway.session_header_alias
-        client = Client(scope, receive, send, headers, repeated, alias)
-        refused = self._refused(headers)
+        self._loop = loop = self._loop or asyncio.get_running_loop()
+        client = Client(scope, receive, send, headers, repeated, alias, loop)
+        try:
+            await self._serve(client, scope["path"])
+        except asyncio.CancelledError:
+            if not client.gone:
+                raise
+        finally:
+            client.close()
+
+    async def _serve(self, client: Client, path: str) -> None:
+        refused = self._refused(client.headers)
         if refused is not None:
             await client.reply(refusal(refused))
-        elif scope["path"] == "/mcp":
+        elif path == "/mcp":
             await self._mcp(client)
         else:
-            await self._other(client, scope["path"])
+            await self._other(client, path)
 
     def _refused(self, headers: dict[str, str]) -> Rejection | None:
         if not host_allowed(self.rules, headers.get("host", "")):
@@ -82,8 +93,7 @@ class Endpoint:
             allowed = b"POST" if sessionless else b"GET, POST, DELETE"
             await client.reply(Reply(405, headers=[(b"allow", allowed)]))
             return
-        async with client.watched():
-            await client.reply(await self._guarded(handle, client))
+        await client.reply(await self._guarded(handle, client))
 
     async def _guarded(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
         """The boundary: whatever goes wrong inside is logged here and answered without its internals."""
@@ -106,6 +116,7 @@ class Endpoint:
             return refusal(
                 Rejection(413, INVALID_REQUEST, f"the body is larger than {limits.body_bytes} bytes")
             )
+        client.watch()
         message = classify(body)
         if isinstance(message, Rejection):
             return refusal(message)
@@ -208,6 +219,7 @@ class Endpoint:
         session = await self._session(client)
         if isinstance(session, Rejection):
             return refusal(session)
+        client.watch()
         last = client.headers.get("last-event-id")
         cursor = decode_cursor(last) if last else None
         if cursor is not None and cursor.backend:

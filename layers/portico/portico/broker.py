@@ -337,4 +337,6 @@ class Broker:
 
 
 def _header_value(value: str) -> bytes:
+    if value.isascii() and value.isprintable():
+        return value.encode()
     return "".join(c if 32 <= ord(c) < 127 else "?" for c in value).encode()

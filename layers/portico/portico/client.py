@@ -1,7 +1,6 @@
 """One HTTP request of a client and the answer to it: reading it, noticing that it hung up, keeping it waiting alive."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
@@ -33,22 +32,26 @@ class Client:
         headers: dict[str, str],
         repeated: frozenset[str],
         alias: str | None,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.scope = scope
         self.headers = headers
         self.repeated = repeated
         """The names of headers that came more than once: only the last is in `headers`."""
-        self.asked: Id = None
-        """The id of the request in it, once that has been read."""
         self._receive = receive
         self._send = send
         self._alias = alias
-        self._task = asyncio.current_task()
-        self._gone = False
-        self._read = asyncio.Event()
+        self._loop = loop
+        self._task = asyncio.current_task(loop)
+        self._timer: asyncio.TimerHandle | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._comments: asyncio.Task[None] | None = None
+        self._alive: tuple[str, float] | None = None
         self._begun = False
-        self._beat: asyncio.TimerHandle | None = None
-        self._beating: asyncio.Task[None] | None = None
+        self.asked: Id = None
+        """The id of the request in it, once that has been read."""
+        self.gone = False
+        """It has hung up, and whoever worked for it was told by a CancelledError."""
 
     async def body(self, limit: int) -> bytes | None:
         """The request's body, None when it is larger than `limit`."""
@@ -62,59 +65,56 @@ class Client:
             body += message.get("body", b"")
             if len(body) > limit:
                 return None
-        self._read.set()
         return body
 
-    @contextlib.asynccontextmanager
-    async def watched(self) -> Any:
-        """Whoever goes away ends his request; short ones are not worth watching."""
-        watcher: list[asyncio.Task[None]] = []
-        timer = asyncio.get_running_loop().call_later(
-            WATCH_AFTER_S, lambda: watcher.append(asyncio.ensure_future(self._watch()))
-        )
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not self._gone:
-                raise
-        finally:
-            timer.cancel()
-            self._stop_beating()
-            for task in watcher:
-                task.cancel()
+    # While it waits
 
-    async def _watch(self) -> None:
-        if self.scope["method"] == "POST":
-            await self._read.wait()
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._gone = True
-        if self._task is not None:
-            self._task.cancel()
+    def watch(self) -> None:
+        """Whoever goes away ends his request. Only once the request has been read, and short ones not at all."""
+        self._timer = self._loop.call_later(WATCH_AFTER_S, self._start_watching)
 
     def keep_alive(self, session_id: str, seconds: float) -> None:
         """While nothing has been answered, begin a stream after this time and go on commenting on it."""
+        self._alive = (session_id, seconds)
+        if self._watcher is not None:
+            self._comments = self._loop.create_task(self._comment(*self._alive))
+
+    def _start_watching(self) -> None:
+        self._watcher = self._loop.create_task(self._watch_connection())
+        if self._alive is not None:
+            self._comments = self._loop.create_task(self._comment(*self._alive))
+
+    async def _watch_connection(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _comment(self, session_id: str, seconds: float) -> None:
+        await asyncio.sleep(max(seconds - WATCH_AFTER_S, 0))
         if accepts(self.headers, "text/event-stream"):
-            loop = asyncio.get_running_loop()
-            self._beat = loop.call_later(seconds, self._start_beating, session_id, seconds)
+            await self._begin_stream(self._headers(Reply(session_id=session_id)))
+            while True:
+                await self._piece(sse.KEEP_ALIVE)
+                await asyncio.sleep(seconds)
 
-    def _start_beating(self, session_id: str, seconds: float) -> None:
-        self._beating = asyncio.ensure_future(self._beat_on(session_id, seconds))
+    def _stop_commenting(self) -> None:
+        self._alive = None
+        if self._comments is not None:
+            self._comments.cancel()
 
-    async def _beat_on(self, session_id: str, seconds: float) -> None:
-        await self._begin_stream(self._headers(Reply(session_id=session_id)))
-        while True:
-            await self._piece(sse.KEEP_ALIVE)
-            await asyncio.sleep(seconds)
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        self._stop_commenting()
 
-    def _stop_beating(self) -> None:
-        if self._beat is not None:
-            self._beat.cancel()
-        if self._beating is not None:
-            self._beating.cancel()
+    # The answer
 
     async def reply(self, reply: Reply) -> None:
-        self._stop_beating()
+        self._stop_commenting()
         if reply.frames is not None:
             await self._stream(reply.frames, self._headers(reply), reply.status)
         elif self._begun:

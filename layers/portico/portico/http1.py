@@ -57,7 +57,7 @@ class Pool:
     """Connections to one place that wait for their next request, the youngest on top."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._idle: deque[Connection] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -65,13 +65,13 @@ class Pool:
         if len(self._idle) >= MAX_IDLE:
             connection.cut()
             return
-        connection.idle_since = self._loop.time()
+        connection.idle_since = self.loop.time()
         self._idle.append(connection)
         if self._sweeper is None:
-            self._sweeper = self._loop.call_later(IDLE_S, self._sweep)
+            self._sweeper = self.loop.call_later(IDLE_S, self._sweep)
 
     def take(self) -> "Connection | None":
-        oldest = self._loop.time() - IDLE_S
+        oldest = self.loop.time() - IDLE_S
         while self._idle:
             connection = self._idle.pop()
             fresh = connection.idle_since > oldest
@@ -83,10 +83,10 @@ class Pool:
 
     def _sweep(self) -> None:
         """After a rush, what nobody needed for a while is closed."""
-        oldest = self._loop.time() - IDLE_S
+        oldest = self.loop.time() - IDLE_S
         while self._idle and self._idle[0].idle_since <= oldest:
             self._idle.popleft().cut()
-        self._sweeper = self._loop.call_later(IDLE_S, self._sweep) if self._idle else None
+        self._sweeper = self.loop.call_later(IDLE_S, self._sweep) if self._idle else None
 
     def close(self) -> None:
         if self._sweeper is not None:
@@ -100,6 +100,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.loop = pool.loop
         self._exchange: Exchange | None = None
         self.transport: asyncio.Transport
         self.lost = False
@@ -146,7 +147,7 @@ class Exchange:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop = connection.loop
         self._connection: Connection | None = connection
         self._waiter: asyncio.Future[bool] | None = None
         self._parser = httptools.HttpResponseParser(self)

@@ -171,12 +171,18 @@ def _name_headers(kind: NameKind, entry: Entry) -> dict[str, str]:
     }
 
 
-def annotation_hints(annotations: Any) -> str:
+def annotation_hints(annotations: Mapping[str, Any]) -> str:
+    if not annotations:
+        return NO_HINTS
+
     def said(name: str) -> str:
         value = annotations.get(f"{name}Hint")
         return str(value).lower() if isinstance(value, bool) else "unspecified"
 
     return ",".join(f"{name}={said(name)}" for name in ("readOnly", "destructive", "idempotent", "openWorld"))
+
+
+NO_HINTS: Final = "readOnly=unspecified,destructive=unspecified,idempotent=unspecified,openWorld=unspecified"
 
 
 def _route_address(message: Message, catalogue: Catalogue, uri: object) -> Decision:

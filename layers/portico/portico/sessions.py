@@ -13,6 +13,8 @@ from portico.stores.base import ABSENT, Conflict, Record, Store
 _ABOUT = "ABOUT"
 _BACKEND = "BACKEND#"
 _LISTENER = "LISTENER"
+MOST_FOUND = 10_000
+"""Sessions kept in mind at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class Sessions:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
+        self._stamp: object = None
+        self._found: dict[str, Session] = {}
 
     async def begin(
         self, version: str, client: dict[str, Any], capabilities: dict[str, Any], ttl_s: float
@@ -64,7 +68,19 @@ class Sessions:
         return session
 
     async def find(self, id_: str) -> Session | None:
-        """One read: the session and all its upstream sessions."""
+        """The session and all its upstream sessions. Not read again while nothing in the store has changed."""
+        stamp = self._store.stamp()
+        if stamp is None:
+            return await self._read(id_)
+        if stamp != self._stamp or len(self._found) > MOST_FOUND:
+            self._found, self._stamp = {}, stamp
+        session = self._found.get(id_) or await self._read(id_)
+        if session is None or (session.expires_at is not None and session.expires_at <= self._clock()):
+            return None
+        self._found[id_] = session
+        return session
+
+    async def _read(self, id_: str) -> Session | None:
         about: Record | None = None
         upstream: dict[str, UpstreamSession] = {}
         listener = ""

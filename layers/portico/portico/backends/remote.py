@@ -1,7 +1,6 @@
 """An HTTP MCP server behind the gateway: opening sessions with it, sending it messages, listing what it offers."""
 
 import asyncio
-import fnmatch
 import itertools
 import json
 from dataclasses import dataclass, field
@@ -51,7 +50,8 @@ class RemoteBackend:
         self._agent = f"portico/{gateway.version}".encode()
         self._limit = response_bytes
         self._ids = itertools.count(1)
-        self._forwarded = declared.forward_headers
+        self._forwarded = frozenset(rule for rule in declared.forward_headers if not rule.endswith("*"))
+        self._beginnings = tuple(rule[:-1] for rule in declared.forward_headers if rule.endswith("*"))
         # The backend's own name for itself is the safe default: servers check their Host header.
         own = declared.hostname_given
         self._authority = own.encode() if own else None
@@ -65,10 +65,7 @@ class RemoteBackend:
         passed = [
             (name.encode(), value.encode("latin-1"))
             for name, value in headers.items()
-            if any(
-                name == rule or (rule.endswith("*") and fnmatch.fnmatch(name, rule))
-                for rule in self._forwarded
-            )
+            if name in self._forwarded or (self._beginnings and name.startswith(self._beginnings))
         ]
         if self.declared.call_auth == "passthrough" and "authorization" in headers:
             passed.append((b"authorization", headers["authorization"].encode("latin-1")))

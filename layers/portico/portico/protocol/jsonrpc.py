@@ -8,7 +8,7 @@ import json
 import re
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]  # in C, not in the stubs
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -38,8 +38,7 @@ class Rejection:
     id: Id = None
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     start: int
     end: int
     value: Any
@@ -69,7 +68,12 @@ class Malformed(ValueError):
     """Not JSON, or not JSON that everyone would read alike (duplicate members, NaN, too deep)."""
 
 
-_skip = re.compile(r"[ \t\n\r]*").match
+_SPACE: Final = " \t\n\r"
+_skip = re.compile(rf"[{_SPACE}]*").match
+_begin = re.compile(rf"[{_SPACE}]*\{{[{_SPACE}]*(\}}?)").match
+_PLAIN: Final = r'[^"\\\x00-\x1f]*'
+_name = re.compile(rf'[{_SPACE}]*"({_PLAIN}(?:\\.{_PLAIN})*)"[{_SPACE}]*:[{_SPACE}]*').match
+_next = re.compile(rf"[{_SPACE}]*([,}}])").match
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -86,8 +90,15 @@ def _after_space(text: str, at: int) -> int:
 
 def members(text: str, at: int = 0) -> tuple[dict[str, Member], int]:
     """The members of the object that begins at `at`, and where it ends."""
+    found: dict[str, Member] = {}
+    return found, _collect(text, at, found)
+
+
+def _collect(
+    text: str, at: int, found: dict[str, Member], opened: dict[str, dict[str, Member]] | None = None
+) -> int:
     try:
-        return _members(text, at)
+        return _members(text, at, found, opened or {})
     except StopIteration as stop:
         raise Malformed(f"expected a value at character {stop.value}") from None
     except IndexError:
@@ -100,32 +111,35 @@ def members(text: str, at: int = 0) -> tuple[dict[str, Member], int]:
         raise Malformed(str(error)) from None
 
 
-def _members(text: str, at: int) -> tuple[dict[str, Member], int]:
-    found: dict[str, Member] = {}
-    at = _after_space(text, at)
-    if text[at] != "{":
+def _members(text: str, at: int, found: dict[str, Member], opened: dict[str, dict[str, Member]]) -> int:
+    """Fills `found`. An object that is the value of a name in `opened` is read in the same way, into what is there."""
+    begin = _begin(text, at)
+    if begin is None:
         raise Malformed(f"expected an object at character {at}")
-    at = _after_space(text, at + 1)
-    if text[at] == "}":
-        return found, at + 1
+    if begin[1]:
+        return begin.end()
+    at = begin.end()
     while True:
-        if text[at] != '"':
-            raise Malformed(f"expected a member's name at character {at}")
-        name, at = scanstring(text, at + 1, True)
-        at = _after_space(text, at)
-        if text[at] != ":":
-            raise Malformed(f"expected ':' at character {at}")
-        start = _after_space(text, at + 1)
-        value, end = _scan(text, start)
+        named = _name(text, at)
+        if named is None:
+            raise Malformed(f"expected a member's name and a value at character {at}")
+        name, start = named[1], named.end()
+        if "\\" in name:
+            name, _ = scanstring(text, named.start(1), True)
         if name in found:
             raise Malformed(f"the member {name!r} stands there twice")
-        found[name] = Member(start, end, value)
-        at = _after_space(text, end)
-        if text[at] == "}":
-            return found, at + 1
-        if text[at] != ",":
+        if name in opened and text.startswith("{", start):
+            at = _members(text, start, opened[name], {})
+            found[name] = Member(start, at, {key: member.value for key, member in opened[name].items()})
+        else:
+            value, at = _scan(text, start)
+            found[name] = Member(start, at, value)
+        follows = _next(text, at)
+        if follows is None:
             raise Malformed(f"expected ',' or '}}' at character {at}")
-        at = _after_space(text, at + 1)
+        at = follows.end()
+        if follows[1] == "}":
+            return at
 
 
 def elements(text: str) -> list[str]:
@@ -149,9 +163,11 @@ def elements(text: str) -> list[str]:
 
 def read(text: str) -> Message | Rejection:
     """First failure wins: JSON, an object, nothing behind it, version, id, method, params."""
+    top: dict[str, Member] = {}
+    inner: dict[str, Member] = {}
     try:
-        top, end = members(text)
-        if text[end:].strip(" \t\r\n"):
+        end = _collect(text, 0, top, {"params": inner})
+        if text[end:].strip(_SPACE):
             raise Malformed(f"there is something after the end, at character {end}")
     except Malformed as error:
         return Rejection(400, PARSE_ERROR, "Parse error", str(error))
@@ -168,10 +184,6 @@ def read(text: str) -> Message | Rejection:
     params = top.get("params")
     if params is not None and not isinstance(params.value, dict):
         return Rejection(400, INVALID_PARAMS, "params must be an object", id=identity)
-    try:
-        inner = members(text, params.start)[0] if params and params.value else {}
-    except Malformed as error:
-        return Rejection(400, PARSE_ERROR, "Parse error", str(error))
     kind: Kind = "notification" if id_ is None else "request"
     return Message(text, kind, method.value, identity, top, inner)
 

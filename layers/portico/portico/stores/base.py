@@ -4,15 +4,13 @@ A store keeps small records under (partition, sort). It knows nothing of what th
 leases are written by the modules of those names. Every implementation passes `tests/contract/test_store.py`.
 """
 
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 ABSENT: Final = ""
 """As `expect`: the record must not exist yet (an expired one does not)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     partition: str
     sort: str
     value: bytes
@@ -28,6 +26,9 @@ class Conflict(Exception):
 class Store(Protocol):
     poll_s: float
     """How often it is reasonable to ask this store whether something has changed."""
+
+    def stamp(self) -> object | None:
+        """Another one whenever anything may have changed in the store; None where that costs as much as reading."""
 
     async def get(self, partition: str, sort: str) -> Record | None: ...
 

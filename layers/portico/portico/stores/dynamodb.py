@@ -29,12 +29,15 @@ Item = dict[str, Any]
 
 
 class DynamoStore:
-    poll_s = 2.0
+    poll_s = 1.0
 
     def __init__(self, table: str, client: Any = None, clock: Callable[[], float] = time.time) -> None:
         """A client that is passed in stays the caller's to close."""
         self._owned = None if client else _new_client()
         self._table = _Table(client or self._owned, table, clock)
+
+    def stamp(self) -> None:
+        return None
 
     async def get(self, partition: str, sort: str) -> Record | None:
         return await asyncio.to_thread(self._table.get, partition, sort)

@@ -15,6 +15,10 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._partitions: dict[str, dict[str, Record]] = {}
+        self._writes = 0
+
+    def stamp(self) -> object:
+        return self._writes
 
     async def get(self, partition: str, sort: str) -> Record | None:
         return self._live(partition, sort)
@@ -36,6 +40,7 @@ class MemoryStore:
         expires_at: float | None = None,
     ) -> Record:
         self._check(partition, sort, expect)
+        self._writes += 1
         record = Record(partition, sort, value, secrets.token_hex(8), expires_at)
         self._partitions.setdefault(partition, {})[sort] = record
         return record
@@ -47,6 +52,7 @@ class MemoryStore:
         return was_live
 
     async def drop(self, partition: str) -> None:
+        self._writes += 1
         self._partitions.pop(partition, None)
 
     async def sweep(self) -> int:
@@ -75,6 +81,7 @@ class MemoryStore:
             raise Conflict(f"{partition} {sort}")
 
     def _forget(self, partition: str, sort: str) -> None:
+        self._writes += 1
         records = self._partitions.get(partition, {})
         records.pop(sort, None)
         if not records:

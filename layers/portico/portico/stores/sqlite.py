@@ -63,6 +63,10 @@ class SqliteStore:
         self._clock = clock
         self._db = _open(Path(path).expanduser())
 
+    def stamp(self) -> object:
+        (others,) = self._db.execute("PRAGMA data_version").fetchone()
+        return others, self._db.total_changes
+
     async def get(self, partition: str, sort: str) -> Record | None:
         found = self._db.execute(GET, {"partition": partition, "sort": sort, "now": self._clock()}).fetchone()
         return Record(partition, sort, *found) if found else None
