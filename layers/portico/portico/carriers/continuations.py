@@ -1,8 +1,8 @@
 """A legacy backend's call that is kept while its modern client goes away to find answers.
 
 A continuation is the process that holds the upstream stream. It reads its own box for what clients do (a retry with
-answers, a cancellation) and writes what the backend says into the box of the round that is on. Rounds may come in at
-any instance; see `modern_to_legacy`.
+answers, a cancellation) and writes what the backend says into the box of the request that the round came with. Rounds
+may come in at any instance, and the same one twice, of which only the first counts; see `modern_to_legacy`.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from portico.relay import check_answer, forgotten, head, refuse_other_than_200, 
 from portico.stores.base import Store
 
 LOOK_S: Final = 0.25
+ALIVE_S: Final = 5.0
 GATHER_S: Final = 0.03
 """Questions that come this close together are asked in one round."""
 MOST_NOTES: Final = 1000
@@ -41,14 +42,11 @@ class Question:
     params: Any
 
 
-def round_box(continuation: str, number: int) -> str:
-    return f"{continuation}#{number}"
-
-
 class Continuation:
     def __init__(
         self,
         id_: str,
+        box: str,
         lease: Lease,
         method: str,
         body: bytes,
@@ -70,8 +68,11 @@ class Continuation:
         self._errands = errands
         self._limits = limits
         self._inbox: asyncio.Queue[Message | BackendError | dict[str, Any]] = asyncio.Queue()
-        self._round: int | None = 0
-        self._next_round = 1
+        self._box: str | None = box
+        """Of the request whose round is on; None while the client is away."""
+        self._round = 1
+        """The next one."""
+        self._held_until = 0.0
         self._asked = 0
         self._questions: dict[str, Question] = {}
         self._notes: list[str] = []
@@ -128,10 +129,15 @@ class Continuation:
             exchange.close()
 
     async def _read(self) -> None:
-        """What clients do. Only while the call is held, or its round is elsewhere, can that come from another process."""
+        """What clients do. Only while the call is held, or its round is elsewhere, can that come from another process,
+        which must be told now and then that this one is still there."""
+        told = time.monotonic()
         while True:
-            number = self._round
-            look = number is None or not self._mailbox.is_open(round_box(self.id, number))
+            elsewhere = self._box is not None and not self._mailbox.is_open(self._box)
+            if elsewhere and time.monotonic() > told + ALIVE_S:
+                told = time.monotonic()
+                await self._tell({"kind": "held"})
+            look = self._box is None or elsewhere
             letter = await self._letters.next(LOOK_S, look=look)
             if letter is not None:
                 self._inbox.put_nowait(json.loads(letter))
@@ -158,14 +164,14 @@ class Continuation:
 
     def _patience(self) -> float:
         limits = self._limits()
-        if self._round is None:
-            return limits.hold_s
+        if self._box is None:
+            return max(self._held_until - time.monotonic(), 0)
         if self._questions:
             return GATHER_S
         return max(self._last_heard + limits.call_timeout_s - time.monotonic(), 0)
 
     async def _time_out(self) -> None:
-        if self._round is None:
+        if self._box is None:
             self._over = True
         elif self._questions:
             await self._ask()
@@ -180,21 +186,19 @@ class Continuation:
             key: translate.question_to_modern(question.method, question.params)
             for key, question in self._questions.items()
         }
-        expires_at = time.time() + self._limits().hold_s
-        await self._store.put(HELD, self.id, b"", expires_at=expires_at)
-        await self._tell({"kind": "questions", "questions": questions, "next": [self.id, self._next_round]})
-        self._round = None
+        hold_s = self._limits().hold_s
+        await self._store.put(HELD, self.id, b"", expires_at=time.time() + hold_s)
+        await self._tell({"kind": "questions", "questions": questions, "next": [self.id, self._round]})
+        self._box, self._held_until = None, time.monotonic() + hold_s
 
     async def _client_did(self, letter: dict[str, Any]) -> None:
         if letter["kind"] == "cancel":
-            self._over = letter["round"] == self._round
+            self._over = letter["box"] == self._box
             return
-        number = letter["round"]
-        if self._round is not None or number != self._next_round:
-            gone = {"kind": "gone"}
-            await self._mailbox.post(round_box(self.id, number), jsonrpc.dumps(gone).encode())
+        if self._box is not None or letter["round"] != self._round:
+            await self._mailbox.post(letter["box"], b'{"kind":"past"}')
             return
-        self._round, self._next_round = number, number + 1
+        self._box, self._round = letter["box"], self._round + 1
         self._last_heard = time.monotonic()
         await self._tell({"kind": "held"})
         for text in self._notes:
@@ -221,7 +225,7 @@ class Continuation:
             gone = message.param("requestId")
             self._questions = {key: q for key, q in self._questions.items() if q.upstream_id != gone}
         elif message.method not in DROPPED and not message.method.endswith("/list_changed"):
-            if self._round is not None:
+            if self._box is not None:
                 await self._tell({"kind": "note", "text": message.text})
             elif len(self._notes) < MOST_NOTES:
                 self._notes.append(message.text)
@@ -246,12 +250,12 @@ class Continuation:
             self._inbox.put_nowait(error)
 
     async def _tell(self, letter: dict[str, Any]) -> None:
-        if self._round is not None:
-            await self._mailbox.post(round_box(self.id, self._round), jsonrpc.dumps(letter).encode())
+        if self._box is not None:
+            await self._mailbox.post(self._box, jsonrpc.dumps(letter).encode())
 
     async def _ended(self, end: dict[str, Any]) -> None:
         """Told at once, or to the client that comes back."""
-        if self._round is None:
+        if self._box is None:
             self._end = end
             return
         await self._tell(end)

@@ -1,6 +1,6 @@
 """A modern client's request at a legacy backend: in rounds, as many as the backend has questions.
 
-Each round reads the box of its own that the continuation writes to, in this process or in another.
+Each request reads a box of its own that the continuation writes to, in this process or in another.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend
-from portico.carriers.continuations import HELD, Continuation, round_box
+from portico.carriers.continuations import ALIVE_S, HELD, Continuation
 from portico.carriers.leases import Leases
 from portico.carriers.modern import streamed
 from portico.errands import Errands
@@ -28,8 +28,12 @@ from portico.requests import ModernRequest
 from portico.stores.base import ABSENT, Conflict, Store
 
 SECRET: Final = ("SECRET", "request-state")
-ANSWERED_S: Final = 10.0
+ENDED: Final = "the call that this requestState belongs to has ended"
+PAST: Final = "the call that this requestState belongs to has gone on"
+ANSWERED_S: Final = 5.0
 """How long the holder of a call may take to notice that its client is back."""
+SILENT_S: Final = 3 * ALIVE_S
+"""How long a holder elsewhere may be silent before it is taken for dead."""
 
 Letter = dict[str, Any]
 Pieces = AsyncGenerator[tuple[int, bytes], None]
@@ -67,14 +71,15 @@ class ModernToLegacy:
         if not state.continuation:
             return await self._begin(backend, body, request, sent)
         responses = request.message.param("inputResponses")
-        if not isinstance(responses, dict):
-            return refusal(_invalid(request, "inputResponses must be an object"))
+        if not isinstance(responses, dict) or not all(isinstance(r, dict) for r in responses.values()):
+            return refusal(_invalid(request, "inputResponses must be an object of objects"))
         if not self._mailbox.is_open(state.continuation) and not await self._store.get(
             HELD, state.continuation
         ):
-            return refusal(_invalid(request, "the call that this requestState belongs to has ended"))
-        retry = {"kind": "retry", "round": state.round, "responses": responses}
-        return await self._round(state, request, retry)
+            return refusal(_invalid(request, ENDED))
+        box = uuid.uuid4().hex
+        retry = {"kind": "retry", "round": state.round, "box": box, "responses": responses}
+        return await self._round(state.continuation, box, request, retry)
 
     async def _begin(
         self, backend: RemoteBackend, body: bytes, request: ModernRequest, sent: Headers
@@ -86,9 +91,10 @@ class ModernToLegacy:
         except BackendError:
             self._leases.end(lease)
             lease = await self._leases.take(backend, request, sent)
-        call_id = f"portico-{uuid.uuid4().hex}"
+        call_id, box = f"portico-{uuid.uuid4().hex}", uuid.uuid4().hex
         continuation = Continuation(
             uuid.uuid4().hex,
+            box,
             lease,
             request.message.method,
             translate.to_legacy(body.decode(), call_id, call_id),
@@ -99,28 +105,35 @@ class ModernToLegacy:
             self._errands,
             self._limits,
         )
-        return await self._round(State(continuation.id, 0), request, continuation)
+        return await self._round(continuation.id, box, request, continuation)
 
-    async def _round(self, state: State, request: ModernRequest, start: Letter | Continuation) -> Reply:
-        pieces = self._pieces(state, request, start)
+    async def _round(
+        self, continuation: str, box: str, request: ModernRequest, start: Letter | Continuation
+    ) -> Reply:
+        pieces = self._pieces(continuation, box, request, start)
         status, first = await anext(pieces)
         if status:
             await pieces.aclose()
             return Reply(status, first)
         return await streamed(_frames(first, pieces), request)
 
-    async def _pieces(self, state: State, request: ModernRequest, start: Letter | Continuation) -> Pieces:
+    async def _pieces(
+        self, continuation: str, box: str, request: ModernRequest, start: Letter | Continuation
+    ) -> Pieces:
         """Notifications with status 0, then the answer with its own. Whoever stops reading earlier cancels the call.
 
         A backend that turns out to be of another era before it has said anything is the caller's business.
         """
         limits, ended, heard = self._limits(), False, isinstance(start, dict)
-        letters = self._mailbox.open(round_box(state.continuation, state.round))
-        patience = await self._start(state, start)
+        letters = self._mailbox.open(box)
+        patience = await self._start(continuation, start)
         try:
             while not ended:
-                letter = await self._letter(letters, state, min(patience, limits.keepalive_s))
-                patience = limits.answer_ttl_s if letter else patience - limits.keepalive_s
+                letter = await self._letter(letters, continuation, min(patience, limits.keepalive_s))
+                here = self._mailbox.is_open(continuation)
+                patience -= limits.keepalive_s
+                if letter:
+                    patience = limits.answer_ttl_s if here else SILENT_S
                 if letter and letter.get("moved") and not heard:
                     raise EraChanged(letter["moved"], letter["error"][2])
                 heard = True
@@ -134,18 +147,18 @@ class ModernToLegacy:
         finally:
             letters.close()
             if not ended:
-                cancel = jsonrpc.dumps({"kind": "cancel", "round": state.round}).encode()
-                await asyncio.shield(self._mailbox.post(state.continuation, cancel))
+                cancel = jsonrpc.dumps({"kind": "cancel", "box": box}).encode()
+                await asyncio.shield(self._mailbox.post(continuation, cancel))
 
-    async def _letter(self, letters: Letters, state: State, seconds: float) -> Letter | None:
-        letter = await letters.next(seconds, look=not self._mailbox.is_open(state.continuation))
+    async def _letter(self, letters: Letters, continuation: str, seconds: float) -> Letter | None:
+        letter = await letters.next(seconds, look=not self._mailbox.is_open(continuation))
         found: Letter | None = json.loads(letter) if letter else None
         return found
 
-    async def _start(self, state: State, start: Letter | Continuation) -> float:
+    async def _start(self, continuation: str, start: Letter | Continuation) -> float:
         """How long to wait for the first word."""
         if isinstance(start, dict):
-            await self._mailbox.post(state.continuation, jsonrpc.dumps(start).encode())
+            await self._mailbox.post(continuation, jsonrpc.dumps(start).encode())
             return ANSWERED_S
         task = asyncio.create_task(start.run())
         self._held.add(task)
@@ -165,8 +178,8 @@ class ModernToLegacy:
             case "failed":
                 status, code, text, data = letter["error"]
                 return status, jsonrpc.error(Rejection(status, code, text, data, message.id))
-            case "gone":
-                gone = _invalid(request, "the call that this requestState belongs to has ended")
+            case "gone" | "past" as kind:
+                gone = _invalid(request, ENDED if kind == "gone" else PAST)
                 return gone.status, jsonrpc.error(gone)
         return None
 

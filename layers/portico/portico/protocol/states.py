@@ -24,14 +24,15 @@ class State:
 
 
 def seal(key: bytes, state: State, message: Message, principal: str, expires_at: float) -> str:
-    fields = [state.continuation, state.round, int(expires_at)]
+    fields = [state.continuation, state.round, expires_at]
     body = base64.urlsafe_b64encode(json.dumps(fields).encode()).rstrip(b"=").decode()
     return f"{_MARK}{body}.{_tag(key, body, message, principal)}"
 
 
 def unseal(key: bytes, text: str, message: Message, principal: str, now: float) -> State | Rejection:
     body, _, tag = text.removeprefix(_MARK).rpartition(".")
-    if not hmac.compare_digest(tag.encode(), _tag(key, body, message, principal).encode()):
+    expected = _tag(key, body, message, principal)
+    if not hmac.compare_digest(tag.encode("utf-8", "surrogatepass"), expected.encode()):
         return Rejection(400, INVALID_PARAMS, "requestState does not belong to this request", id=message.id)
     try:
         continuation, round_, expires_at = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
