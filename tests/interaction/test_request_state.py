@@ -213,7 +213,7 @@ def test_a_call_that_its_client_has_abandoned_ends_after_a_while_however_talkati
             return not echo.counters()["calls_running"]
 
         eventually(ended)
-        assert len(echo.counters()["cancelled"]) == 1
+        eventually(lambda: len(echo.counters()["cancelled"]) == 1)
         eventually(lambda: echo.counters()["deleted_sessions"])
         assert_refused(go_on(client, params, id="late"), "late")
         assert client.call26("s1_echo", {"text": "hi"}).text == "hi"
