@@ -213,7 +213,7 @@ def test_a_call_that_its_client_has_abandoned_ends_after_a_while_however_talkati
             return not echo.counters()["calls_running"]
 
         eventually(ended)
-        eventually(lambda: len(echo.counters()["cancelled"]) == 1)
+        eventually(lambda: len(echo.seen("notifications/cancelled")) == 1)
         eventually(lambda: echo.counters()["deleted_sessions"])
         assert_refused(go_on(client, params, id="late"), "late")
         assert client.call26("s1_echo", {"text": "hi"}).text == "hi"
@@ -228,7 +228,7 @@ def test_a_client_that_hangs_up_cancels_that_call_and_not_one_that_waits_for_it(
     running = client.begin26("tools/call", {"name": "s1_slow", "arguments": {"seconds": 30, "steps": 60}})
     eventually(lambda: echo.counters()["calls_running"] == 2)
     running.close()
-    eventually(lambda: len(echo.counters()["cancelled"]) == 1)
+    eventually(lambda: len(echo.seen("notifications/cancelled")) == 1)
     assert json.loads(go_on(client, second).text) == [ANSWER, ANSWER]
 
 
