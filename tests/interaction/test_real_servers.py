@@ -277,3 +277,21 @@ def test_a_subscriber_is_told_of_updates_and_of_nothing_else(portico):
     assert len(client.listening.all("notifications/resources/updated")) == 1
     client.listening.close()
     client.delete()
+
+
+def test_a_task_of_the_server_is_followed_to_its_result(direct, through):
+    """Its stages take seconds; nothing is asked for, so it goes through them by itself."""
+
+    def researched(client, prefix):
+        call = {
+            "name": f"{prefix}simulate-research-query",
+            "arguments": {"topic": "python"},
+            "task": {"ttl": 60000},
+        }
+        task = client.rpc("tools/call", call).result["task"]["taskId"]
+        eventually(
+            lambda: client.rpc("tasks/get", {"taskId": task}).result["status"] == "completed", seconds=30
+        )
+        return client.rpc("tasks/result", {"taskId": task}).result["content"]
+
+    assert researched(through, "ev_") == researched(direct, "")
