@@ -60,11 +60,11 @@ def modern_fields(gateway: Gateway) -> dict[str, Any]:
     return {"resultType": "complete", "_meta": {modern.SERVER_KEY: server_info(gateway)}}
 
 
-def modern_listing(listing: bytes, hint: tuple[int, str], gateway: Gateway) -> bytes:
-    """A listing's bytes, with what a modern result has besides."""
+def modern_listing(listing: bytes, hint: tuple[int, str], gateway: Gateway) -> tuple[memoryview, bytes]:
+    """A listing's bytes, and what a modern result has besides: two pieces that make one object."""
     ttl_ms, scope = hint
     fields = {**modern_fields(gateway), "ttlMs": ttl_ms, "cacheScope": scope}
-    return listing[:-1] + b"," + jsonrpc.dumps(fields)[1:].encode()
+    return memoryview(listing)[:-1], b"," + jsonrpc.dumps(fields)[1:].encode()
 
 
 def page(name: str, items: list[Definition], size: int, cursor: Any) -> bytes | None:

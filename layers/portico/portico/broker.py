@@ -244,7 +244,7 @@ class Broker:
         hint = request.catalogue.hints.get(name, (0, "public"))
         scope = "private" if request.catalogue.limits else hint[1]
         result = answers.modern_listing(listing, (hint[0], scope), gateway)
-        return Reply(200, jsonrpc.result_bytes(message.id, result))
+        return Reply(200, jsonrpc.result_bytes(message.id, *result))
 
     async def _subscribe(self, request: ModernRequest) -> Reply:
         found = await wanted(request, self.backends, self._tasks)
