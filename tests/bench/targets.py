@@ -59,12 +59,16 @@ class Target:
 
 
 def direct(place: Place) -> list[str]:
-    fillers = (place.fillers + 1) * max(len(place.backends), 1) - 1
-    return backend(place.port, fillers, "legacy")
+    return backend(place.port, all_fillers(place), "legacy")
 
 
 def direct_modern(place: Place) -> list[str]:
-    return backend(place.port, place.fillers, "modern")
+    return backend(place.port, all_fillers(place), "modern")
+
+
+def all_fillers(place: Place) -> int:
+    """As many as all backends have together."""
+    return (place.fillers + 1) * max(len(place.backends), 1) - 1
 
 
 def backend(port: int, fillers: int, era: Era) -> list[str]:
@@ -185,6 +189,7 @@ TARGETS = (
         "modern backend alone",
         direct_modern,
         "the same, of protocol 2026-07-28: no sessions, headers that repeat the body are checked",
+        aggregates=True,
         client_era="modern",
         backend_era="modern",
     ),
@@ -194,6 +199,7 @@ TARGETS = (
         portico,
         "clients and backend of 2026-07-28; the same command and configuration",
         ready=PORTICO_READY,
+        aggregates=True,
         client_era="modern",
         backend_era="modern",
     ),
