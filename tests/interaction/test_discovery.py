@@ -28,7 +28,7 @@ def restored(echo, portico):
     yield echo
     for switch in ("pin_version", "drop_capability", "page_size", "refuse_initialize"):
         echo.control(switch)
-    for flag in ("no_get", "invalid_tools", "event_ids"):
+    for flag in ("no_get", "page_on_get", "invalid_tools", "event_ids"):
         echo.control(flag, on=False)
     echo.control("forget_sessions")
     eventually(lambda: status(portico, "s1")["ready"])
@@ -95,15 +95,18 @@ def test_all_pages_are_read(restored, portico, client):
     restored.control("remove_tool", name="on_the_last_page")
 
 
-def test_a_backend_without_a_stream_is_asked_again_and_again(restored, portico, client):
+@pytest.mark.parametrize(("says", "code"), [("no_get", 405), ("page_on_get", 200)])
+def test_a_backend_without_a_stream_is_asked_again_and_again(restored, portico, client, says, code):
     """G1.45"""
-    restored.control("no_get", on=True)
+    restored.control(says, on=True)
     restored.control("forget_sessions")
     restored.control("reset_log")
-    eventually(lambda: any(entry["status"] == 405 for entry in restored.seen(http="GET")))
+    eventually(lambda: any(entry["status"] == code for entry in restored.seen(http="GET")))
     eventually(lambda: status(portico, "s1")["ready"])
     restored.control("add_tool", name="unannounced")
     eventually(lambda: "s1_unannounced" in names(client))
+    listed = len(restored.seen("tools/list"))
+    eventually(lambda: len(restored.seen("tools/list")) > listed + 5)
     assert len(restored.seen(http="GET")) == 1, "a backend that says no is not asked for a stream again"
     restored.control("remove_tool", name="unannounced")
 

@@ -29,6 +29,7 @@ FAULTS = {
     "header_bomb": (502, -32000),
     "huge": (502, -32000),
     "half_frame": (200, -32000),
+    "two_tokens": (200, -32000),
     "no_response": (200, -32000),
     "huge_sse": (200, -32000),
     "hang_sse": (200, -32001),
@@ -145,6 +146,11 @@ def test_a_client_that_took_its_time_to_ask_and_goes_away_ends_its_call_too(faul
             connection.sendall(body)
             eventually(lambda: faults.counters()["calls"].get("hang", 0) > before["calls"].get("hang", 0))
         eventually(lambda: faults.counters()["closed"].get("hang", 0) > before["closed"].get("hang", 0))
+
+
+def test_a_client_that_takes_no_streams_is_told_when_the_answer_would_come_on_another_one(client):
+    answer = client.call("f_later", headers={"accept": "application/json"})
+    assert (answer.status, answer.error["code"]) == (502, -32000)
 
 
 def test_a_connection_is_used_again_only_if_the_backend_keeps_it(client):

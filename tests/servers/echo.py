@@ -264,6 +264,9 @@ class Echo:
         if session is None:
             return
         await asyncio.sleep(self.state.switches.delay)
+        if self.state.switches.page_on_get:
+            await reply(send, 200, b"<html>It works!</html>", [(b"content-type", b"text/html")])
+            return
         last = headers.get("last-event-id")
         if last is not None:
             name, _, number = last.rpartition("-")

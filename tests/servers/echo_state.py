@@ -47,6 +47,7 @@ class Switches:
     dropped: set[str] = field(default_factory=set)
     page_size: int = 0
     no_get: bool = False
+    page_on_get: bool = False
     no_delete: bool = False
     invalid_tools: bool = False
     refuse_initialize: int = 0

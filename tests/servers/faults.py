@@ -211,6 +211,25 @@ async def no_response(x: Exchange) -> None:
 
 
 @fault
+async def two_tokens(x: Exchange) -> None:
+    """Asks with a member that stands there twice."""
+    await x.sse()
+    meta = '{"progressToken": 1, "progressToken": 2}'
+    asked = f'"jsonrpc": "2.0", "id": 1, "method": "roots/list", "params": {{"_meta": {meta}}}'
+    await x.write(f"data: {{{asked}}}\n\n".encode())
+    await x.event(x.response())
+    raise Fault
+
+
+@fault
+async def later(x: Exchange) -> None:
+    """Ends its stream and expects to be asked for the rest."""
+    await x.sse()
+    await x.write(b"id: 1\ndata: \n\n")
+    raise Fault
+
+
+@fault
 async def wrong_id(x: Exchange) -> None:
     await x.json(json.dumps(x.response() | {"id": "somebody-else"}).encode())
 

@@ -27,9 +27,11 @@ async def hear(
         try:
             exchange = await opening(last)
             try:
-                there = await exchange.head(OPEN_S) and exchange.status == 200
+                begun = await exchange.head(OPEN_S)
                 answered()
-                if not there:
+                if not begun:  # some send no headers before they have something to say
+                    await exchange.head(IDLE_S)
+                if exchange.status and (exchange.status != 200 or not exchange.is_stream):
                     return
                 pause = 1.0
                 decoder = sse.Decoder(limit)

@@ -253,6 +253,15 @@ class Exchange:
                 return False
         return True
 
+    @property
+    def content_type(self) -> bytes:
+        return self.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the answer comes as events."""
+        return self.content_type == b"text/event-stream"
+
     async def chunk(self, seconds: float) -> bytes | None:
         """The next piece of the body, empty at its end, None when `seconds` have passed without one."""
         while True:

@@ -230,9 +230,9 @@ class Listening:
         if not frame.data:
             return
         expires_at = time.time() + self._limits.answer_ttl_s
-        data, _ = readdress(one_line(frame.data), self._session.id, backend.name, expires_at)
+        data, read = readdress(one_line(frame.data), self._session.id, backend.name, expires_at)
         message = jsonrpc.read(data.decode("utf-8", "replace"))
-        if not isinstance(message, Message) or message.kind == "response":
+        if read is None or not isinstance(message, Message) or message.kind == "response":
             return
         if message.method.endswith("/list_changed") and not backend.declared.user_specific_list:
             self._nudge(backend.name)  # the catalogue decides whether anything really changed

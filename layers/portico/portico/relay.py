@@ -14,12 +14,18 @@ from portico.registry import Limits
 
 
 def readdress(data: bytes, session_id: str, backend: str, expires_at: float) -> tuple[bytes, Message | None]:
-    """A backend's message as the client may see it: a request gets a ticket as its id (and as its progress token)."""
+    """A backend's message as the client may see it: a request gets a ticket as its id (and as its progress token).
+
+    The message as it was read; None where it cannot be.
+    """
     message = jsonrpc.read(data.decode("utf-8", "replace"))
     if not isinstance(message, Message) or message.kind != "request":
         return data, message if isinstance(message, Message) else None
     text = message.text
-    token = _progress_token(message)
+    try:
+        token = _progress_token(message)
+    except jsonrpc.Malformed:
+        return data, None
     if token is not None:
         ticket = issue_ticket(session_id, Ticket(backend, token.value), expires_at)
         text = text[: token.start] + json.dumps(ticket) + text[token.end :]
@@ -137,10 +143,6 @@ async def head(exchange: Exchange, seconds: float) -> None:
         raise BackendTimedOut(f"the backend did not answer within {seconds:g} s")
 
 
-def content_type(exchange: Exchange) -> bytes:
-    return exchange.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-
-
 async def refuse_other_than_200(exchange: Exchange) -> None:
     if exchange.status != 200:
         body = await exchange.body(65536, 10)
@@ -161,12 +163,12 @@ async def forgotten(exchange: Exchange) -> bool:
 
 async def whole(exchange: Exchange, limits: Limits) -> bytes | None:
     """The body of a JSON answer; None where it comes as a stream."""
-    kind = content_type(exchange)
+    kind = exchange.content_type
     if kind == b"application/json":
         body = await exchange.body(limits.response_bytes, limits.call_timeout_s)
         exchange.close()
         return body
-    if kind != b"text/event-stream":
+    if not exchange.is_stream:
         exchange.close()
         shown = kind.decode("latin-1") or "no content type"
         raise BackendRefused(502, f"the backend answered with {shown}")
@@ -181,6 +183,8 @@ async def last_answer(frames: AsyncIterator[bytes], request_id: Id) -> bytes:
             read = jsonrpc.read(frame.data.decode("utf-8", "replace")) if frame.data else None
             if isinstance(read, Message) and read.kind == "response" and read.id == request_id:
                 found = frame.data
+    if not found:
+        raise BackendBroken("the backend ended its stream without an answer")
     return found
 
 

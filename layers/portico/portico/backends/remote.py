@@ -141,7 +141,7 @@ class RemoteBackend:
         if not await exchange.head(seconds):
             exchange.close()
             raise BackendTimedOut("the backend did not answer in time")
-        if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+        if exchange.is_stream:
             exchange.close()
         else:
             await exchange.body(self._limit, seconds)
@@ -213,7 +213,7 @@ class RemoteBackend:
                 raise BackendTimedOut("the backend did not answer in time")
             if exchange.status != 200:
                 raise refused(exchange.status, await exchange.body(65536, seconds))
-            if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+            if exchange.is_stream:
                 async with asyncio.timeout(seconds):
                     return await self._answer_in_stream(exchange, id_, seconds)
             return _loads(await exchange.body(self._limit, seconds))

@@ -85,7 +85,7 @@ class Decoder:
             self._size += len(value)
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
-        elif name == b"retry" and value.isdigit():
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._retry = int(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
