@@ -85,6 +85,18 @@ def test_a_client_that_goes_away_stops_its_call():
         eventually(lambda: not echo.counters()["calls_running"])
 
 
+def test_a_call_is_cancelled_in_the_name_of_the_client_that_went_away():
+    """C27"""
+    with echo_server() as echo, gateway(config(("s1", echo.url, {"call_auth": "passthrough"}))) as process:
+        client = process.client(headers={"authorization": "Bearer mine"})
+        client.init()
+        call = client.begin_call("s1_slow", {"seconds": 30, "steps": 60}, meta={"progressToken": 1})
+        call.wait_for("notifications/progress")
+        call.close()
+        told = eventually(lambda: echo.seen("notifications/cancelled"))
+        assert told[0]["headers"]["authorization"] == "Bearer mine"
+
+
 def test_a_cancelled_call_is_cancelled_at_the_backend():
     with echo_server() as echo, gateway(config(("s1", echo.url, {}))) as process:
         client = process.client()

@@ -54,7 +54,7 @@ class LegacyRelay:
             return await self._answer(exchange, backend, upstream, request)
         except (asyncio.CancelledError, BackendTimedOut):
             exchange.close()
-            self._errands.run(_cancel(backend, upstream, request.message))
+            self._errands.run(_cancel(backend, upstream, request))
             raise
         except BackendError:
             exchange.close()
@@ -71,14 +71,18 @@ class LegacyRelay:
             await self._remember(message, backend, request.session, body)
             return Reply(200, body)
         stream = LegacyAnswerStream(exchange, backend.name, request.session.id, message.id, self._limits())
-        frames = self._watched(stream, backend, upstream, message)
+        frames = self._watched(stream, backend, upstream, request)
         await self._remember(message, backend, request.session, b'"result"')
         if accepts(request.headers, "text/event-stream"):
             return Reply(200, frames=frames)
         return Reply(200, await last_answer(frames, message.id))
 
     async def _watched(
-        self, stream: LegacyAnswerStream, backend: RemoteBackend, upstream: UpstreamSession, message: Message
+        self,
+        stream: LegacyAnswerStream,
+        backend: RemoteBackend,
+        upstream: UpstreamSession,
+        request: LegacyRequest,
     ) -> AsyncIterator[bytes]:
         """The stream; one that ends before its answer and cannot be taken up again is a call cancelled."""
         try:
@@ -86,7 +90,7 @@ class LegacyRelay:
                 yield piece
         finally:
             if not stream.answered and not stream.resumable:
-                self._errands.run(_cancel(backend, upstream, message))
+                self._errands.run(_cancel(backend, upstream, request))
 
     async def _remember(
         self, message: Message, backend: RemoteBackend, session: Session, body: bytes
@@ -126,7 +130,7 @@ class LegacyRelay:
         return Reply(200, frames=stream.frames(), session_id=session.id)
 
 
-async def _cancel(backend: RemoteBackend, upstream: UpstreamSession, message: Message) -> None:
-    params = {"requestId": message.id, "reason": "client gone"}
+async def _cancel(backend: RemoteBackend, upstream: UpstreamSession, request: LegacyRequest) -> None:
+    params = {"requestId": request.message.id, "reason": "client gone"}
     body = jsonrpc.notification("notifications/cancelled", params)
-    await backend.tell(upstream, body, backend.credential("call"), 10)
+    await backend.tell(upstream, body, lines(backend, request.headers), 10)
