@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, Process, config, eventually, fetch, gateway, module
+from tests.support import ROOT, Process, config, echo_server, eventually, fetch, gateway, module
 
 PORTICO = Path(sys.executable).with_name("portico")
 
@@ -124,6 +124,19 @@ def test_what_answers_but_is_no_gateway_is_said_so(demo, ports):
         done = portico(*command, "--url", f"http://127.0.0.1:{ports[0]}/elsewhere")
         assert done.returncode == 1
         assert "no MCP gateway (HTTP status 404)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{}, {"tools": None}, {"tools": "x"}, {"tools": [], "nextCursor": "again"}],
+    ids=["nothing", "null", "text", "a circle"],
+)
+def test_a_server_that_lists_no_tools_as_it_should_is_said_so(said):
+    with echo_server() as echo:
+        echo.control("say", method="tools/list", result=said)
+        done = portico("tools", "--url", echo.url)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == f"portico: what answers at {echo.url} does not list tools as MCP has it\n"
 
 
 def test_without_a_gateway_the_command_says_what_to_do():

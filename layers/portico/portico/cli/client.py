@@ -39,10 +39,13 @@ class Caller:
         try:
             while True:
                 result = await self._ask("tools/list", params)
-                found += result["tools"]
-                if "nextCursor" not in result:
+                page, cursor = result.get("tools"), result.get("nextCursor")
+                if not isinstance(page, list) or cursor == params.get("cursor", ...):
+                    raise CallFailed(f"what answers at {self._url} does not list tools as MCP has it")
+                found += [tool for tool in page if isinstance(tool, dict) and "name" in tool]
+                if cursor is None:
                     return found
-                params = {"cursor": result["nextCursor"]}
+                params = {"cursor": cursor}
         finally:
             await self._close()
 
@@ -103,7 +106,7 @@ class Caller:
         """The JSON of an answer, whether it comes by itself or in a stream."""
         try:
             await exchange.head(seconds)
-            if exchange.headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+            if exchange.is_stream:
                 return await self._streamed(exchange, id_)
             message = json.loads(await exchange.body(1 << 30, seconds))
         except BackendError as error:
@@ -120,7 +123,9 @@ class Caller:
         decoder = sse.Decoder(1 << 30)
         while chunk := await exchange.chunk(SECONDS):
             for frame in decoder.feed(chunk):
-                message: dict[str, Any] = json.loads(frame.data) if frame.data else {}
+                message = json.loads(frame.data) if frame.data else {}
+                if not isinstance(message, dict):
+                    raise self._stranger(exchange)
                 if message.get("id") == id_ and "method" not in message:
                     return message
                 _show_progress(message)
@@ -132,6 +137,6 @@ class Caller:
 
 def _show_progress(message: dict[str, Any]) -> None:
     if message.get("method") == "notifications/progress":
-        params = message["params"]
+        params = message.get("params") or {}
         total = f"/{params['total']}" if "total" in params else ""
         print(f"{params.get('progress')}{total} {params.get('message', '')}".rstrip(), file=sys.stderr)

@@ -127,7 +127,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _status(arguments: argparse.Namespace) -> int:
     status = asyncio.run(Caller(arguments.url).get("/status"))
-    if "servers" not in status:
+    if not {"servers", "configError", "overallValid"} <= status.keys():
         raise CallFailed(f"what answers at {arguments.url} is no Portico")
     if arguments.json:
         print(json.dumps(status, indent=2))
@@ -154,7 +154,7 @@ def _call(arguments: argparse.Namespace) -> int:
     failed = bool(result.get("isError"))
     if arguments.json:
         print(json.dumps(result, indent=2))
-    for item in [] if arguments.json else result.get("content", []):
-        text = item["text"] if item.get("type") == "text" else json.dumps(item)
-        print(text, file=sys.stderr if failed else sys.stdout)
+    for item in [] if arguments.json else result.get("content") or []:
+        text = item.get("text") if isinstance(item, dict) and item.get("type") == "text" else None
+        print(json.dumps(item) if text is None else text, file=sys.stderr if failed else sys.stdout)
     return 1 if failed else 0
