@@ -16,7 +16,7 @@ class OriginRules:
 
 def host_allowed(rules: OriginRules, host: str) -> bool:
     name = _name(f"//{host}")
-    return not rules.loopback or name in LOOPBACK or name in rules.hosts
+    return not rules.loopback or name in LOOPBACK or bool({name, host.lower()} & rules.hosts)
 
 
 def origin_allowed(rules: OriginRules, origin: str) -> bool:

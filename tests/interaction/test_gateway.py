@@ -12,7 +12,11 @@ from tests.support import Client, config, echo_server, eventually, fetch, gatewa
 
 @pytest.fixture(scope="module")
 def portico(echo):
-    with gateway(config(("s1", echo.url, {"forward_headers": ["x-custom"]}))) as process:
+    declared = config(
+        ("s1", echo.url, {"forward_headers": ["x-custom"]}),
+        gateway={"allowed_hosts": ["any-port.test", "one-port.test:8088"]},
+    )
+    with gateway(declared) as process:
         yield process
 
 
@@ -47,6 +51,9 @@ def test_a_call_opens_one_upstream_session_and_carries_what_it_should(echo, clie
         ({"origin": "http://evil.example"}, 403),
         ({"host": "evil.example"}, 403),
         ({"origin": "http://localhost:1"}, 200),
+        ({"host": "any-port.test:1"}, 200),
+        ({"host": "One-Port.test:8088"}, 200),
+        ({"host": "one-port.test:1"}, 403),
     ],
 )
 def test_web_pages_from_elsewhere_are_refused(portico, headers, status):

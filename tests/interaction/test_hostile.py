@@ -273,6 +273,8 @@ BODIES = [
     b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":{}}}',
     b'{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":5}}',
     b'{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":[]}}}',
+    b'{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"name":"a","name":"b"}}}',
+    b'{"jsonrpc":"2.0","id":"WyJzMSIsMSw5OTk5OTk5OTk5XQ.\\ud800","result":{}}',
     b'{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":{}}}',
     b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":{}}}',
 ]

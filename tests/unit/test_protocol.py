@@ -62,6 +62,24 @@ def test_an_unknown_version_gets_the_newest_legacy_one_and_none_the_oldest_over_
     assert versions.negotiate("") == "2025-03-26"
 
 
+@pytest.mark.parametrize("text", ["[1 2]", "[1,]", "[,1]", "[1", "[", "[1]]", "[1],"])
+def test_what_is_no_array_is_no_batch(text):
+    """C30"""
+    with pytest.raises(jsonrpc.Malformed):
+        jsonrpc.elements(text)
+
+
+def test_the_elements_of_an_array_are_as_they_were():
+    """C30"""
+    assert jsonrpc.elements(" [ ] ") == []
+    assert jsonrpc.elements('[{"a": 1.0} , [2],"x"]') == ['{"a": 1.0}', "[2]", '"x"']
+
+
+def test_a_time_to_retry_that_is_none_is_passed_over():
+    (frame,) = sse.Decoder(10_000).feed(b"retry: " + b"9" * 5000 + b"\ndata: x\n\n")
+    assert (frame.data, frame.retry) == (b"x", None)
+
+
 def test_frames_are_the_same_however_the_bytes_are_cut():
     raw = "\ufeffid: 1\r\nretry: 5\r\ndata: \r\n\r\n: note\n\ndata: ä\ndata:b\n\nevent: x\rdata: q\r\r\n".encode()
     whole = sse.Decoder(1000).feed(raw)
@@ -96,7 +114,15 @@ def test_a_ticket_is_worth_nothing_to_others_or_too_late():
     text = issue_ticket("session", Ticket("echo", 0), 100)
     assert redeem_ticket("other", text, 50).status == 403
     assert redeem_ticket("session", text, 101).status == 400
-    for forged in (7, None, "", "x", "a.b", text[:-1] + "0" if text[-1] != "0" else text[:-1] + "1"):
+    for forged in (
+        7,
+        None,
+        "",
+        "x",
+        "a.b",
+        text.replace(".", ".\ud800"),
+        text[:-1] + "0" if text[-1] != "0" else text[:-1] + "1",
+    ):
         assert redeem_ticket("session", forged, 50).status in (400, 403)
 
 

@@ -10,8 +10,10 @@ from portico.protocol.jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    PARSE_ERROR,
     RESOURCE_NOT_FOUND,
     Id,
+    Malformed,
     Member,
     Message,
     Rejection,
@@ -200,7 +202,10 @@ def _route_completion(message: Message, catalogue: Catalogue) -> Decision:
         return Refuse(Rejection(400, INVALID_PARAMS, "no ref set", id=message.id))
     if reference.value.get("type") == "ref/resource":
         return _route_address(message, catalogue, reference.value.get("uri"))
-    member = read_members(message.text, reference.start)[0].get("name")
+    try:
+        member = read_members(message.text, reference.start)[0].get("name")
+    except Malformed as error:
+        return Refuse(Rejection(400, PARSE_ERROR, "Parse error", str(error), message.id))
     entry = catalogue.prompt(member.value) if member and isinstance(member.value, str) else None
     if member is None or entry is None:
         return Refuse(Rejection(200, INVALID_PARAMS, "Unknown prompt in ref", id=message.id))

@@ -148,12 +148,15 @@ def elements(text: str) -> list[str]:
     at = _after_space(text, 0)
     try:
         at = _after_space(text, at + 1)
-        while text[at] != "]":
+        while found or text[at] != "]":
             _, end = _scan(text, at)
             found.append(text[at:end])
             at = _after_space(text, end)
-            if text[at] == ",":
-                at = _after_space(text, at + 1)
+            if text[at] == "]":
+                break
+            if text[at] != ",":
+                raise Malformed(f"expected ',' or ']' at character {at}")
+            at = _after_space(text, at + 1)
     except (StopIteration, IndexError, RecursionError, ValueError) as error:
         raise Malformed(f"not a JSON array: {error}") from None
     if text[at + 1 :].strip():

@@ -36,7 +36,7 @@ def redeem_ticket(session_id: str, text: object, now: float) -> Ticket | Rejecti
     fields = _unpack(body)
     if not isinstance(fields, list) or len(fields) != 3 or not isinstance(fields[2], int):
         return Rejection(400, INVALID_REQUEST, "no request with this id is waiting for an answer")
-    if not hmac.compare_digest(tag.encode(), _tag(session_id, body).encode()):
+    if not tag.isascii() or not hmac.compare_digest(tag, _tag(session_id, body)):
         return Rejection(403, INVALID_REQUEST, "session mismatch")
     if now > fields[2]:
         return Rejection(400, INVALID_REQUEST, "the answer comes too late: its request has expired")
