@@ -11,7 +11,7 @@ from portico.backends.remote import RemoteBackend
 from portico.carriers.leases import Lease, Leases
 from portico.catalogue import CHANGE_NOTICES, Catalogue
 from portico.discovery import Publication
-from portico.errors import BackendError
+from portico.errors import BackendError, EraChanged
 from portico.hearing import hear
 from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse
@@ -29,6 +29,8 @@ LISTS: Final = {
 }
 MOST_NAMES: Final = 1000
 READY_S: Final = 2.0
+AGAIN_S: Final = 5.0
+"""How soon a backend that would not be listened to is asked again."""
 PASSED_ON: Final = frozenset({"notifications/resources/updated", "notifications/tasks"})
 
 
@@ -166,13 +168,26 @@ class Subscription:
     # What becomes of resources
 
     def _ears(self) -> list[asyncio.Task[None]]:
-        eras, ears = self._catalogue().eras, []
+        ears = []
         for name in dict.fromkeys([*self._wanted.addresses, *self._wanted.tasks]):
-            hearing = self._hear_modern if "modern" in eras.get(name, []) else self._hear_legacy
             ready = asyncio.Event()
             self._ready.append(ready)
-            ears.append(asyncio.create_task(hearing(self._backends[name], ready)))
+            ears.append(asyncio.create_task(self._hear(self._backends[name], ready)))
         return ears
+
+    async def _hear(self, backend: RemoteBackend, ready: asyncio.Event) -> None:
+        """In its own era; one that goes over to the other is heard in that as soon as it is known."""
+        while True:
+            modern = self._is_modern(backend)
+            if modern:
+                await self._hear_modern(backend, ready)
+            elif backend.name in self._wanted.addresses:
+                await self._hear_legacy(backend, ready)
+            if self._is_modern(backend) == modern:
+                await self._publication.next(AGAIN_S)
+
+    def _is_modern(self, backend: RemoteBackend) -> bool:
+        return "modern" in self._catalogue().eras.get(backend.name, [])
 
     async def _hear_modern(self, backend: RemoteBackend, ready: asyncio.Event) -> None:
         uris, ids = self._wanted.addresses.get(backend.name, []), self._wanted.tasks.get(backend.name, [])
@@ -185,11 +200,13 @@ class Subscription:
 
     async def _hear_legacy(self, backend: RemoteBackend, ready: asyncio.Event) -> None:
         """In a session of this subscription's own, for as long as it lasts."""
-        while True:
+        while not self._is_modern(backend):
             lease = None
             try:
                 lease = await self._leases.take(backend, self._request, lines(backend, self._request.headers))
                 await self._subscribe(lease, self._wanted.addresses[backend.name], ready)
+            except EraChanged:
+                return
             except BackendError:
                 await asyncio.sleep(1)
             finally:
@@ -212,7 +229,8 @@ class Subscription:
             if take.done():
                 await self._heard(take.result())
             take.cancel()
-        await asyncio.sleep(self._limits.keepalive_s)
+        if not self._is_modern(lease.backend):
+            await self._publication.next(self._limits.keepalive_s)
 
     async def _heard(self, message: Any) -> None:
         if isinstance(message, Message) and message.method in PASSED_ON:
