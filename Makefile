@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LAMBDA := .cache/lambda
 CONFIG ?= portico.yaml
 PORT   ?= 8088
 
@@ -45,4 +46,11 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# What builds and checks the deployment, on the Python that Lambda runs. pyenv lends that out only if told to.
+$(LAMBDA)/.ready: requirements/lambda-dev.txt | $(VENV)/.ready
+	@echo "setting up $(LAMBDA) (once)"
+	@PYENV_VERSION=3.13 $(BIN)/uv venv --quiet --clear --python 3.13 $(LAMBDA)
+	@$(BIN)/uv pip install --quiet --python $(LAMBDA)/bin/python --require-hashes -r requirements/lambda-dev.txt
 	@touch $@
