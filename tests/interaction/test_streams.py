@@ -41,6 +41,22 @@ def test_a_new_tool_is_announced_by_every_process(tmp_path):
                 stream.close()
 
 
+def test_a_process_that_was_suspended_leaves_the_backend_to_the_one_that_took_over(tmp_path):
+    """G1.92"""
+    with echo_server() as echo:
+        shared = config(("s1", echo.url, {}), store=f"sqlite:{tmp_path}/portico.db")
+
+        def watching():
+            return echo.counters()["get_streams_open"]
+
+        with gateway(shared) as one, gateway(shared):
+            eventually(lambda: watching() == 1)
+            one.signal(signal.SIGSTOP)
+            eventually(lambda: watching() == 2, seconds=20)
+            one.signal(signal.SIGCONT)
+            eventually(lambda: watching() == 1)
+
+
 def test_a_stream_closed_by_the_gateway_is_taken_up_with_nothing_lost():
     """G1.94"""
     limits = {"stream_s": 2}

@@ -165,11 +165,22 @@ class Discovery:
                 await asyncio.sleep(1)
 
     async def _turn(self, backend: RemoteBackend) -> None:
+        """Attend to it for as long as the lease is ours, or wait for it to become free."""
+        if not await self._hold_lease(backend.name):
+            await asyncio.sleep(min(LEASE_S / 3, self._registry.discovery.interval_s))
+            return
+        attempt = asyncio.create_task(self._attempt(backend))
+        try:
+            while not attempt.done() and await self._hold_lease(backend.name):
+                await asyncio.wait([attempt], timeout=LEASE_S / 3)
+        finally:
+            await _stop(attempt)
+        if not attempt.cancelled():
+            attempt.result()
+
+    async def _attempt(self, backend: RemoteBackend) -> None:
         """Attend to it for as long as that goes well; after a failure wait, the longer the more there were in a row."""
         name, interval_s = backend.name, self._registry.discovery.interval_s
-        if not await self._hold_lease(name):
-            await asyncio.sleep(min(LEASE_S / 3, interval_s))
-            return
         try:
             await self._attend(backend)
         except BackendError as error:
@@ -211,14 +222,11 @@ class Discovery:
         return min(max(min(said), 1.0), LONGEST_S) if said else interval_s
 
     async def _rest(self, name: str, seconds: float) -> None:
-        """Until the next look, keeping the lease; a nudge ends it early."""
+        """Until the next look; a nudge ends it early."""
         nudge = self._nudges[name]
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and not nudge.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, LEASE_S / 3)):
-                    await nudge.wait()
-            await self._hold_lease(name)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await nudge.wait()
         nudge.clear()
 
     async def _listen(self, backend: RemoteBackend, session: UpstreamSession, opened: asyncio.Event) -> None:
