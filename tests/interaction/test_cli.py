@@ -16,9 +16,9 @@ from tests.support import ROOT, Process, config, echo_server, eventually, fetch,
 PORTICO = Path(sys.executable).with_name("portico")
 
 
-def portico(*arguments, cwd=ROOT):
+def portico(*arguments, cwd=ROOT, env=None):
     return subprocess.run(
-        [str(PORTICO), *arguments], cwd=cwd, capture_output=True, text=True, timeout=30, check=False
+        [str(PORTICO), *arguments], cwd=cwd, env=env, capture_output=True, text=True, timeout=30, check=False
     )
 
 
@@ -227,3 +227,11 @@ def test_the_demo_takes_its_servers_along_when_it_ends(tmp_path):
         os.kill(process.pid, signal.SIGTERM)
         eventually(lambda: not any(map(listens, ports)), 10)
         process.process.wait(10)
+
+
+def test_a_store_that_cannot_be_had_is_said_so(tmp_path):
+    file = tmp_path / "portico.yaml"
+    file.write_text("version: 1\nstore: dynamodb:sessions\n")
+    done = portico("serve", "--config", str(file), "--port", "0", env={"AWS_CONFIG_FILE": os.devnull})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "portico: DynamoDB cannot be used: You must specify a region.\n"

@@ -127,3 +127,21 @@ def test_backends_that_do_not_take_leave_hold_the_end_up_once_not_each():
             slow.control("delay", seconds=60)
             process.signal(signal.SIGTERM)
             assert process.process.wait(15) == 0
+
+
+def test_what_another_release_has_added_to_the_store_is_passed_over(echo, tmp_path):
+    """G1.92"""
+    database = tmp_path / "portico.db"
+    shared = config(("s1", echo.url, {}), store=f"sqlite:{database}")
+    with gateway(shared) as process:
+        client = process.client()
+        client.init()
+    with closing(sqlite3.connect(database)) as db:
+        query = "SELECT rowid, value FROM records WHERE partition = 'LISTING' OR sort = 'ABOUT'"
+        changed = [(json.dumps(json.loads(value) | {"new": 1}), row) for row, value in db.execute(query)]
+        assert len(changed) == 2
+        db.executemany("UPDATE records SET value = CAST(? AS BLOB) WHERE rowid = ?", changed)
+        db.commit()
+    with gateway(shared) as process:
+        again = Client(process.url, session=client.session, version="2025-11-25")
+        assert again.call("s1_echo", {"text": "a"}).text == "a"

@@ -146,7 +146,7 @@ class Discovery:
         for backend in self._registry.backends:
             record = records.get(backend.name)
             if record and backend.enabled:
-                listing = Listing(**json.loads(record.value))
+                listing = _read(record.value)
                 if listing.prefix == backend.prefix:
                     listings.append(listing)
         catalogue = merge(listings)
@@ -339,6 +339,12 @@ def _written(listing: Listing) -> bytes:
         return dumps({field.name: getattr(listing, field.name) for field in fields(listing)}).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BackendBroken(f"its listing cannot be used ({type(error).__name__})") from None
+
+
+def _read(value: bytes) -> Listing:
+    """What another release of Portico has added is passed over: several may share a store."""
+    known = {field.name for field in fields(Listing)}
+    return Listing(**{name: item for name, item in json.loads(value).items() if name in known})
 
 
 class MissingCapabilities(BackendBroken):

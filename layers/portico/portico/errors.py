@@ -1,13 +1,12 @@
 """Who erred: the client, a backend, or the gateway itself.
 
     PorticoError
-    ├── BackendError            the backend's fault
-    │   ├── BackendUnreachable  503
-    │   ├── BackendTimedOut     504
-    │   ├── BackendBroken       502  answered something that is not MCP
-    │   └── BackendRefused      its own status: it answered with an HTTP error
-    │       └── EraChanged      that is not one of the era it was taken for
-    └── OperatorError           a setting cannot be used
+    └── BackendError            the backend's fault
+        ├── BackendUnreachable  503
+        ├── BackendTimedOut     504
+        ├── BackendBroken       502  answered something that is not MCP
+        └── BackendRefused      its own status: it answered with an HTTP error
+            └── EraChanged      that is not one of the era it was taken for
 
 A client's fault is no exception but a value: `protocol.jsonrpc.Rejection`.
 """
@@ -18,10 +17,6 @@ from portico.protocol.jsonrpc import BACKEND_FAILED, BACKEND_TIMED_OUT, Id, Reje
 
 
 class PorticoError(Exception):
-    pass
-
-
-class OperatorError(PorticoError):
     pass
 
 

@@ -13,6 +13,7 @@ from portico.stores.base import ABSENT, Conflict, Record, Store
 _ABOUT = "ABOUT"
 _BACKEND = "BACKEND#"
 _LISTENER = "LISTENER"
+_KEPT = ("version", "client", "capabilities", "level", "subscriptions")
 MOST_FOUND = 10_000
 """Sessions kept in mind at a time."""
 
@@ -97,7 +98,7 @@ class Sessions:
             return None
         return Session(
             id_,
-            **json.loads(about.value),
+            **_unpack(about.value),
             upstream=upstream,
             expires_at=about.expires_at,
             record=about.version,
@@ -173,12 +174,9 @@ def _partition(id_: str) -> str:
 
 
 def _pack(session: Session, **changes: Any) -> bytes:
-    fields = {
-        "version": session.version,
-        "client": session.client,
-        "capabilities": session.capabilities,
-        "level": session.level,
-        "subscriptions": session.subscriptions,
-        **changes,
-    }
-    return json.dumps(fields).encode()
+    return json.dumps({name: getattr(session, name) for name in _KEPT} | changes).encode()
+
+
+def _unpack(value: bytes) -> dict[str, Any]:
+    """What another release of Portico has added is passed over: several may share a store."""
+    return {name: item for name, item in json.loads(value).items() if name in _KEPT}

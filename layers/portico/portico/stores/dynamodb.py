@@ -255,12 +255,19 @@ def create_table(client: Any, table: str) -> None:
 
 
 def _new_client() -> Any:
-    import boto3  # noqa: PLC0415
-    from botocore.config import Config  # noqa: PLC0415
+    try:
+        import boto3  # noqa: PLC0415
+        from botocore.config import Config  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+    except ImportError:
+        raise OSError("DynamoDB needs the package extra aws: pip install 'portico[aws]'") from None
 
     # As many connections as asyncio.to_thread has threads at most.
     config = Config(max_pool_connections=32, retries={"mode": "standard", "max_attempts": 5})
-    return boto3.session.Session().client("dynamodb", config=config)
+    try:
+        return boto3.session.Session().client("dynamodb", config=config)
+    except BotoCoreError as error:
+        raise OSError(f"DynamoDB cannot be used: {error}") from None
 
 
 def _key(partition: str, sort: str) -> Item:
