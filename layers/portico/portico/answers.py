@@ -1,5 +1,6 @@
 """What the gateway says for itself: who it is, what there is. Pure."""
 
+from functools import lru_cache
 from typing import Any
 
 from portico.catalogue import Catalogue, Definition
@@ -62,9 +63,15 @@ def modern_fields(gateway: Gateway) -> dict[str, Any]:
 
 def modern_listing(listing: bytes, hint: tuple[int, str], gateway: Gateway) -> tuple[memoryview, bytes]:
     """A listing's bytes, and what a modern result has besides: two pieces that make one object."""
+    return memoryview(listing)[:-1], _listing_fields(hint, gateway)
+
+
+@lru_cache(maxsize=64)
+def _listing_fields(hint: tuple[int, str], gateway: Gateway) -> bytes:
+    """They are the same for every client until a backend or the configuration changes."""
     ttl_ms, scope = hint
     fields = {**modern_fields(gateway), "ttlMs": ttl_ms, "cacheScope": scope}
-    return memoryview(listing)[:-1], b"," + jsonrpc.dumps(fields)[1:].encode()
+    return b"," + jsonrpc.dumps(fields)[1:].encode()
 
 
 def page(name: str, items: list[Definition], size: int, cursor: Any) -> bytes | None:
