@@ -11,7 +11,7 @@ import portico
 ROOT = Path(portico.__file__).parent
 LAYERS = [
     {"protocol"},
-    {"errors", "catalogue", "registry", "replies"},
+    {"errors", "catalogue", "registry", "replies", "settings"},
     {"router", "http1", "stores", "sessions", "errands", "client"},
     {"backends", "relay", "mailbox", "requests", "hearing"},
     {"tasks"},
@@ -22,7 +22,7 @@ LAYERS = [
     {"broker"},
     {"asgi"},
     {"assembly"},
-    {"cli"},
+    {"cli", "aws"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

@@ -5,6 +5,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from authz.origins import OriginRules
@@ -15,7 +16,8 @@ from portico.client import Receive, Scope, Send
 from portico.discovery import STATUS, Discovery, Publication
 from portico.http1 import HttpClient
 from portico.protocol import versions
-from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch
+from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch, load
+from portico.settings import Settings
 from portico.stores import open_store
 from portico.stores.base import Store
 
@@ -23,6 +25,16 @@ RELOAD_S = 0.5
 SWEEP_S = 60.0
 
 log = logging.getLogger("portico")
+
+
+def assemble(settings: Settings) -> "Portico":
+    """For where the environment says which file and which store. Raises InvalidConfig."""
+    registry = load(settings.config)
+    if settings.store:
+        registry = replace(registry, store=settings.store)
+    if settings.public_url:
+        registry = replace(registry, gateway=replace(registry.gateway, public_url=settings.public_url))
+    return Portico(registry, loopback=False)
 
 
 class Portico:
@@ -33,6 +45,7 @@ class Portico:
         self._watch = watch
         self._loopback = loopback
         self._config_error: str | None = None
+        self._looked = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
         self._http = HttpClient()
         self._store: Store = open_store(registry.store)
@@ -73,7 +86,31 @@ class Portico:
         hosts = frozenset(host.lower() for host in gateway.allowed_hosts)
         return OriginRules(self._loopback, hosts, frozenset(gateway.allowed_origins))
 
-    async def _apply(self, registry: Registry) -> None:
+    # Where nothing runs between requests
+
+    async def catch_up(self) -> None:
+        """What has changed is looked for before a request, as often as the store bears it."""
+        now = time.monotonic()
+        if now < self._looked + self._store.poll_s:
+            return
+        self._looked = now
+        self._declare(self._registry)
+        await self._discovery.follow(self._registry)
+
+    async def look(self) -> None:
+        """One look at every backend."""
+        self._declare(self._registry)
+        await self._discovery.look(self._registry, self._broker.backends)
+
+    async def sweep(self) -> int:
+        return await self._store.sweep()
+
+    async def linger(self) -> None:
+        """Until what is held for clients has been fetched or given up, and all errands are run."""
+        await self._broker.linger()
+
+    def _declare(self, registry: Registry) -> set[str]:
+        """Which backends are new or changed."""
         before = {backend.name: backend for backend in self._broker.registry.backends}
         declared = {backend.name: backend for backend in registry.backends if backend.enabled}
         changed = {name for name, backend in declared.items() if before.get(name) != backend}
@@ -85,6 +122,10 @@ class Portico:
             for name, backend in declared.items()
         }
         self._endpoint.rules = self._rules(registry)
+        return changed
+
+    async def _apply(self, registry: Registry) -> None:
+        changed = self._declare(registry)
         await self._discovery.apply(registry, self._broker.backends, changed)
         self._registry = registry
 

@@ -70,6 +70,11 @@ class Broker:
     def _limits(self) -> Limits:
         return self.registry.limits
 
+    async def linger(self) -> None:
+        """Until calls that are held have gone on or been given up."""
+        await self._modern_to_legacy.linger()
+        await self._errands.settle()
+
     async def settle(self) -> None:
         """Finish what is still to be done for clients that were answered."""
         await self._modern_to_legacy.close()

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from portico.backends.remote import RemoteBackend, UnsupportedVersion
+from portico.backends.remote import Greeting, RemoteBackend, UnsupportedVersion
 from portico.catalogue import Catalogue, Listing, merge, tool_problem
 from portico.errors import BackendBroken, BackendError
 from portico.hearing import hear
@@ -102,6 +102,37 @@ class Discovery:
             self._follower = asyncio.create_task(self._follow(), name="follow listings")
         self._seen = None
         await self.refresh()
+
+    async def follow(self, registry: Registry) -> None:
+        """Publish what others have found, for where nobody watches backends."""
+        if registry is not self._registry:
+            self._registry, self._seen = registry, None
+        await self.refresh()
+
+    async def look(self, registry: Registry, backends: dict[str, RemoteBackend]) -> None:
+        """One look at every backend, likewise."""
+        self._registry = registry
+        for name in set(await self._store.versions(LISTING)) - set(backends):
+            await self._forget(name)
+        await asyncio.gather(*(self._look(backend) for backend in backends.values()))
+
+    async def _look(self, backend: RemoteBackend) -> None:
+        seconds = self._registry.discovery.timeout_s
+        greeting: Greeting | None = None
+        try:
+            headers = backend.credential("discovery")
+            greeting = await backend.greet(headers, seconds)
+            if "tools" not in greeting.capabilities:
+                raise MissingCapabilities(["tools"])
+            await self._publish(backend, await backend.offers(greeting, headers, seconds))
+        except BackendError as error:
+            note = await self._store.get(STATUS, backend.name)
+            failures = json.loads(note.value).get("failures", 0) if note else 0
+            await self._failed(backend, failures + 1, error)
+        finally:
+            if greeting is not None:
+                with contextlib.suppress(BackendError):
+                    await backend.end(greeting.upstream, backend.credential("discovery"))
 
     async def settled(self, seconds: float) -> None:
         """Wait until every backend has been asked once."""

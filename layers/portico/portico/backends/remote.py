@@ -49,6 +49,8 @@ class RemoteBackend:
         self._client = {"name": gateway.name, "version": gateway.version}
         self._agent = f"portico/{gateway.version}".encode()
         self._limit = response_bytes
+        self.modern = UpstreamSession(declared.name, "", versions.NEWEST_MODERN)
+        """In place of a session: there are none in that era."""
         self._ids = itertools.count(1)
         self._forwarded = frozenset(rule for rule in declared.forward_headers if not rule.endswith("*"))
         self._beginnings = tuple(rule[:-1] for rule in declared.forward_headers if rule.endswith("*"))
@@ -177,10 +179,6 @@ class RemoteBackend:
         await self.end(session, headers)
         merged = {**modern, "capabilities": capabilities_of(about) | capabilities_of(modern)}
         return self._greeting(self.modern, ["modern", "legacy"], merged)
-
-    @property
-    def modern(self) -> UpstreamSession:
-        return UpstreamSession(self.name, "", versions.NEWEST_MODERN)
 
     def _greeting(self, upstream: UpstreamSession, eras: list[Era], about: dict[str, Any]) -> Greeting:
         said = about.get("instructions")

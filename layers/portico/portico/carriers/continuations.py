@@ -262,7 +262,8 @@ class Continuation:
         self._over = True
 
     async def _finish(self) -> None:
-        await self._store.delete(HELD, self.id)
+        if self._asked:
+            await self._store.delete(HELD, self.id)
         if self._intact:
             self._leases.give_back(self._lease)
             return

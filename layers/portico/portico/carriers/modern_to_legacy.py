@@ -227,6 +227,10 @@ class ModernToLegacy:
             self._key = record.value if record else b""
         return self._key
 
+    async def linger(self) -> None:
+        if self._held:
+            await asyncio.wait(self._held)
+
     async def close(self) -> None:
         for task in self._held:
             task.cancel()

@@ -197,9 +197,12 @@ def _read_response(text: str, top: dict[str, Member], identity: Id) -> Message |
     return Message(text, "response", "", identity, top, {})
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def dumps(value: Any) -> str:
     """Compact JSON; falls back to escapes for what UTF-8 cannot carry (half a surrogate pair)."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:

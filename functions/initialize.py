@@ -1,0 +1,10 @@
+"""initialize, server/discover, ping, DELETE: sessions begin and end here."""
+
+import os
+
+from mangum import Mangum
+
+from portico.aws.application import Serverless
+from portico.settings import settings_from
+
+handler = Mangum(Serverless(settings_from(os.environ)), lifespan="off")

@@ -1,0 +1,10 @@
+"""tools/list, prompts/list, resources/list, templates: answered from the catalogue."""
+
+import os
+
+from mangum import Mangum
+
+from portico.aws.application import Serverless
+from portico.settings import settings_from
+
+handler = Mangum(Serverless(settings_from(os.environ)), lifespan="off")

@@ -1,0 +1,1 @@
+"""What only AWS needs. Nothing here is imported elsewhere."""

@@ -1,0 +1,37 @@
+"""The gateway as functions: the same ASGI application everywhere, with nothing running between requests."""
+
+from typing import Any
+
+from portico.assembly import Portico, assemble
+from portico.client import Receive, Scope, Send
+from portico.settings import Settings
+
+
+class Serverless:
+    """Looks at the store before a request, and lets what is held go on after it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._portico: Portico | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        portico = await self.ready()
+        path: str = scope["path"]
+        if path.startswith("/mcp/"):
+            scope = {**scope, "path": "/mcp"}
+        await portico(scope, receive, send)
+
+    async def ready(self) -> Portico:
+        if self._portico is None:
+            self._portico = assemble(self._settings)
+        await self._portico.catch_up()
+        return self._portico
+
+    async def linger(self) -> None:
+        """Calls that wait for their client's next round keep this process; errands are run to their end."""
+        if self._portico is not None:
+            await self._portico.linger()
+
+
+def application(settings: Settings) -> Any:
+    return Serverless(settings)

@@ -1,0 +1,191 @@
+"""Response streaming for an ASGI application on Lambda's managed Python runtime, which has none itself.
+
+Runs in place of the managed loop (AWS_LAMBDA_EXEC_WRAPPER) and speaks the Runtime API: the answer is a chunked POST, a
+JSON prelude and eight NUL bytes before the body. Standard library only: it is imported before anything else.
+
+An application may have a `linger` coroutine function: it is awaited after each answer, before the next request is
+asked for, and so keeps what must go on alive.
+"""
+
+import asyncio
+import base64
+import http.client
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+RUNTIME: Final = "/2018-06-01/runtime"
+STREAMED: Final = "application/vnd.awslambda.http-integration-response"
+
+Event = dict[str, Any]
+Message = MutableMapping[str, Any]
+Application = Callable[..., Awaitable[None]]
+
+
+def scope_of(event: Event) -> dict[str, Any]:
+    """An API Gateway proxy event as an ASGI scope."""
+    several = event.get("multiValueHeaders") or {}
+    single = event.get("headers") or {}
+    headers = {name: [value] for name, value in single.items()} | several
+    query = event.get("multiValueQueryStringParameters") or {}
+    context = event.get("requestContext") or {}
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": event["httpMethod"],
+        "scheme": "https",
+        "path": event["path"],
+        "raw_path": event["path"].encode(),
+        "root_path": "",
+        "query_string": urlencode(
+            [(name, value) for name, values in query.items() for value in values]
+        ).encode(),
+        "headers": [
+            (name.lower().encode("latin-1", "replace"), str(value).encode("latin-1", "replace"))
+            for name, values in headers.items()
+            for value in values
+        ],
+        "client": ((context.get("identity") or {}).get("sourceIp") or "", 0),
+        "server": None,
+        "aws.event": event,
+    }
+
+
+def body_of(event: Event) -> bytes:
+    body = event.get("body") or ""
+    return base64.b64decode(body) if event.get("isBase64Encoded") else body.encode()
+
+
+class Answer:
+    """One response on its way to Lambda, a chunk at a time."""
+
+    def __init__(self, host: str, request_id: str) -> None:
+        self._connection = http.client.HTTPConnection(host)
+        self._path = f"{RUNTIME}/invocation/{request_id}"
+        self.begun = False
+        self._ended = False
+
+    def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._connection.putrequest("POST", f"{self._path}/response")
+        self._connection.putheader("Lambda-Runtime-Function-Response-Mode", "streaming")
+        self._connection.putheader("Content-Type", STREAMED)
+        self._connection.putheader("Transfer-Encoding", "chunked")
+        self._connection.endheaders()
+        self.begun = True
+        self.piece(json.dumps(prelude(status, headers)).encode() + b"\0" * 8)
+
+    def piece(self, data: bytes) -> None:
+        if data:
+            self._connection.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def end(self, trailer: bytes = b"") -> None:
+        if not self._ended:
+            self._ended = True
+            self._connection.send(b"0\r\n" + trailer + b"\r\n")
+            self._connection.getresponse().read()
+
+    def fail(self, error: BaseException) -> None:
+        """Before the first byte an error of the invocation; afterwards all that is left is to say so at the end."""
+        name = type(error).__name__
+        if self.begun:
+            self.end(f"Lambda-Runtime-Function-Error-Type: {name}\r\n".encode())
+            return
+        body = json.dumps({"errorMessage": "the function failed; see its log", "errorType": name})
+        self._connection.request("POST", f"{self._path}/error", body)
+        self._connection.getresponse().read()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def prelude(status: int, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
+    found: dict[str, str] = {}
+    cookies: list[str] = []
+    for name, value in headers:
+        text = value.decode("latin-1")
+        key = name.decode("latin-1")
+        if key.lower() == "set-cookie":
+            cookies.append(text)
+        else:
+            found[key] = f"{found[key]}, {text}" if key in found else text
+    return {"statusCode": status, "headers": found} | ({"cookies": cookies} if cookies else {})
+
+
+async def serve(application: Application, event: Event, answer: Answer) -> None:
+    asked = False
+    over = asyncio.Event()
+
+    async def receive() -> Message:
+        nonlocal asked
+        if not asked:
+            asked = True
+            return {"type": "http.request", "body": body_of(event), "more_body": False}
+        await over.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        try:
+            if message["type"] == "http.response.start":
+                answer.begin(message["status"], list(message.get("headers", [])))
+                return
+            answer.piece(message.get("body", b""))
+            if not message.get("more_body"):
+                answer.end()
+                over.set()
+        except OSError:  # whoever asked has hung up
+            over.set()
+            await asyncio.sleep(0)
+
+    await application(scope_of(event), receive, send)
+
+
+def next_event(connection: http.client.HTTPConnection) -> tuple[Event, str]:
+    connection.request("GET", f"{RUNTIME}/invocation/next")
+    response = connection.getresponse()
+    event: Event = json.loads(response.read())
+    request_id = response.headers["Lambda-Runtime-Aws-Request-Id"]
+    os.environ["_X_AMZN_TRACE_ID"] = response.headers.get("Lambda-Runtime-Trace-Id", "")
+    return event, request_id
+
+
+def load(name: str) -> Application:
+    module, _, attribute = name.rpartition(".")
+    sys.path.insert(0, os.environ.get("LAMBDA_TASK_ROOT", "."))
+    application: Application = getattr(importlib.import_module(module.replace("/", ".")), attribute)
+    return application
+
+
+def main() -> None:
+    host = os.environ["AWS_LAMBDA_RUNTIME_API"]
+    connection = http.client.HTTPConnection(host)
+    try:
+        application = load(os.environ["_HANDLER"])
+    except BaseException as error:
+        body = json.dumps({"errorMessage": str(error), "errorType": type(error).__name__})
+        connection.request("POST", f"{RUNTIME}/init/error", body)
+        connection.getresponse().read()
+        raise
+    linger = getattr(application, "linger", None)
+    with asyncio.Runner() as runner:
+        while True:
+            event, request_id = next_event(connection)
+            answer = Answer(host, request_id)
+            try:
+                runner.run(serve(application, event, answer))
+            except Exception as error:  # noqa: BLE001 - the boundary: Lambda is told, the next request comes
+                traceback.print_exc()
+                answer.fail(error)
+            finally:
+                answer.close()
+            if linger is not None:
+                runner.run(linger())
+
+
+if __name__ == "__main__":
+    main()
