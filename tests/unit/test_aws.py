@@ -1,0 +1,95 @@
+"""What the edge does without boto3, held against what boto3's own parts do."""
+
+import datetime as dt
+import struct
+import zlib
+
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials as BotoCredentials
+
+from portico.aws.edge import chosen
+from portico.aws.eventstream import BrokenStream, Decoder, Event
+from portico.aws.signing import Credentials, signed
+from portico.settings import Dispatch, dispatch_from, settings_from
+
+
+@pytest.mark.parametrize("token", ["", "session-token"])
+@pytest.mark.parametrize("path", ["/2015-03-31/functions/f/invocations", "/2021-11-15/functions/a%3Ab/x"])
+def test_a_request_is_signed_as_botocore_signs_it(monkeypatch, token, path):
+    now = dt.datetime(2026, 7, 28, 12, 0, tzinfo=dt.UTC)
+    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda *_, **__: now, raising=False)
+    body = b'{"a": 1}'
+    ours = signed(
+        Credentials("AKID", "secret", token),
+        "lambda",
+        "eu-west-1",
+        "lambda.eu-west-1.amazonaws.com",
+        path,
+        body,
+        "20260728T120000Z",
+    )
+    theirs = AWSRequest("POST", f"https://lambda.eu-west-1.amazonaws.com{path}", data=body)
+    theirs.headers["x-amz-content-sha256"] = ours["x-amz-content-sha256"]
+    signer = SigV4Auth(BotoCredentials("AKID", "secret", token or None), "lambda", "eu-west-1")
+    signer.add_auth(theirs)
+    assert theirs.headers["X-Amz-Date"] == ours["x-amz-date"]
+    assert theirs.headers["Authorization"] == ours["authorization"]
+
+
+def frame(payload, **headers):
+    packed = b"".join(
+        bytes([len(name)]) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+        for name, value in headers.items()
+    )
+    head = struct.pack(">II", 16 + len(packed) + len(payload), len(packed))
+    text = head + struct.pack(">I", zlib.crc32(head)) + packed + payload
+    return text + struct.pack(">I", zlib.crc32(text))
+
+
+def test_events_are_read_whole_or_in_pieces():
+    stream = frame(b"one", **{":event-type": "PayloadChunk"}) + frame(
+        b"{}", **{":event-type": "InvokeComplete"}
+    )
+    wanted = [Event("PayloadChunk", b"one"), Event("InvokeComplete", b"{}")]
+    assert Decoder().feed(stream) == wanted
+    decoder = Decoder()
+    assert [event for byte in stream for event in decoder.feed(bytes([byte]))] == wanted
+
+
+@pytest.mark.parametrize("at", [0, 5, 9, 20, -1])
+def test_a_broken_frame_is_noticed(at):
+    stream = bytearray(frame(b"payload", **{":event-type": "PayloadChunk"}))
+    stream[at] ^= 0xFF
+    with pytest.raises(BrokenStream):
+        Decoder().feed(bytes(stream))
+
+
+@pytest.mark.parametrize(
+    ("event", "function"),
+    [
+        ({"body": '{"method": "initialize"}'}, "initialize"),
+        ({"body": '{"method": "tools/list"}'}, "tools_list"),
+        ({"body": '{"method": "tools/call"}'}, "tools_call"),
+        ({"headers": {"Mcp-Method": "server/discover"}, "body": "{}"}, "initialize"),
+        ({"headers": {"mcp-method": "resources/list"}}, "tools_list"),
+        ({"body": "not JSON"}, "tools_call"),
+        ({"body": '[{"method": "initialize"}]'}, "tools_call"),
+        ({"body": None}, "tools_call"),
+        ({"body": '{"method": 5}'}, "tools_call"),
+    ],
+)
+def test_the_edge_chooses_by_header_or_body(event, function):
+    assert chosen(event) == function
+
+
+def test_the_environment_is_read_once_and_checked():
+    assert settings_from({"PORTICO_STORE": "dynamodb:t"}).store == "dynamodb:t"
+    assert dispatch_from({"PORTICO_DISPATCH": "inline"}) == Dispatch("inline")
+    names = {f"PORTICO_{name}_FUNCTION": name for name in ("INITIALIZE", "TOOLS_LIST", "TOOLS_CALL")}
+    assert dispatch_from(names) == Dispatch("invoke", "INITIALIZE", "TOOLS_LIST", "TOOLS_CALL")
+    with pytest.raises(ValueError, match="PORTICO_TOOLS_CALL_FUNCTION is not set"):
+        dispatch_from(names | {"PORTICO_TOOLS_CALL_FUNCTION": ""})
+    with pytest.raises(ValueError, match="expected invoke or inline"):
+        dispatch_from({"PORTICO_DISPATCH": "other"})
