@@ -4,7 +4,7 @@ import http.client
 import json
 import signal
 
-from tests.support import Client, config, echo_server, eventually, gateway
+from tests.support import Client, config, dump, echo_server, eventually, gateway
 
 
 def test_an_answer_may_come_in_through_another_process(tmp_path):
@@ -124,6 +124,29 @@ def test_a_cancelled_call_is_cancelled_at_the_backend():
         client.notify("notifications/cancelled", {"requestId": "mine"})
         eventually(lambda: "mine" in echo.counters()["cancelled"])
         call.wait_closed()
+
+
+def test_a_hanging_backend_holds_up_no_word_to_the_others():
+    with (
+        echo_server() as stuck,
+        echo_server() as echo,
+        gateway(config(("a", stuck.url, {}), ("b", echo.url, {}))) as process,
+    ):
+        client = process.client()
+        client.init()
+        client.call("a_echo", {"text": "x"})
+        slow = {"seconds": 60, "steps": 600}
+        call = client.begin_call("b_slow", slow, meta={"progressToken": 1}, id="mine")
+        call.wait_for("notifications/progress")
+        stuck.signal(signal.SIGSTOP)
+        level = client.begin("logging/setLevel", {"level": "error"})
+        eventually(lambda: echo.seen("logging/setLevel"))
+        notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "mine"}}
+        cancelling = client.begin_post(dump(notice))
+        eventually(lambda: "mine" in echo.counters()["cancelled"])
+        stuck.signal(signal.SIGCONT)
+        assert level.answer().result == {}
+        assert cancelling.answer().status == 202
 
 
 def test_what_a_backend_says_on_its_own_stream_reaches_the_client():

@@ -32,6 +32,7 @@ def imports(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             found.add(node.module or "")
+            found |= {f"portico.{alias.name}" for alias in node.names if node.module == "portico"}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return found

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from portico import answers
 from portico.backends.remote import RemoteBackend
@@ -40,11 +41,16 @@ from portico.router import (
     route,
     route_modern,
 )
-from portico.sessions import Session, Sessions
+from portico.sessions import Session, Sessions, UpstreamSession
 from portico.stores.base import Store
 from portico.subscriptions import Subscription, wanted
 from portico.tasks import Tasks
 from portico.upstream import Upstream, lines
+
+TELL_S: Final = 10.0
+"""How long a backend may take where others are told or asked the same."""
+
+AtBackend = Callable[[RemoteBackend, UpstreamSession, Headers], Awaitable[None]]
 
 log = logging.getLogger("portico.broker")
 
@@ -148,11 +154,22 @@ class Broker:
         cancelled = request.message.param("requestId")
         if request.message.method == "notifications/cancelled" and isinstance(cancelled, str | int):
             await self._mailbox.post(call_box(request.session.id, cancelled), b'{"kind":"cancel"}')
-        for name, upstream in request.session.upstream.items():
+
+        async def tell(backend: RemoteBackend, upstream: UpstreamSession, sent: Headers) -> None:
+            await backend.tell(upstream, body, sent, TELL_S)
+
+        await self._everywhere(request, tell)
+
+    async def _everywhere(self, request: LegacyRequest, action: AtBackend) -> None:
+        """At all the session's backends at once. One that fails or hangs costs its own part only."""
+
+        async def act(name: str, upstream: UpstreamSession) -> None:
             backend = self.backends.get(name)
             if backend is not None:
                 with contextlib.suppress(BackendError):
-                    await backend.tell(upstream, body, lines(backend, request.headers), 10)
+                    await action(backend, upstream, lines(backend, request.headers))
+
+        await asyncio.gather(*(act(name, upstream) for name, upstream in request.session.upstream.items()))
 
     async def _deliver(self, decision: Deliver, request: LegacyRequest) -> Reply:
         """A client's answer to a question of a modern backend."""
@@ -195,23 +212,24 @@ class Broker:
             known = ", ".join(modern.LEVELS)
             return refusal(Rejection(200, INVALID_PARAMS, f"level must be one of {known}", id=id_))
         await self.sessions.change(request.session, level=level)
-        for name, upstream in request.session.upstream.items():
-            backend = self.backends.get(name)
-            if backend is not None and "logging" in request.catalogue.capabilities.get(name, {}):
-                with contextlib.suppress(BackendError):
-                    await self.upstream.set_level(backend, upstream, level, lines(backend, request.headers))
+
+        async def set_level(backend: RemoteBackend, upstream: UpstreamSession, sent: Headers) -> None:
+            if "logging" in request.catalogue.capabilities.get(backend.name, {}):
+                await self.upstream.set_level(backend, upstream, level, sent)
+
+        await self._everywhere(request, set_level)
         return Reply(200, jsonrpc.result(id_, {}))
 
     async def _list_tasks(self, request: LegacyRequest) -> Reply:
-        """Of all the backends in this session that can list theirs. One that fails costs its own part only."""
+        """Of all the backends in this session that can list theirs."""
         found: list[dict[str, Any]] = []
-        for name, upstream in request.session.upstream.items():
-            backend, own = self.backends.get(name), request.catalogue.capabilities.get(name, {})
-            if backend is None or "list" not in (own.get("tasks") or {}):
-                continue
-            with contextlib.suppress(BackendError):
-                sent, seconds = lines(backend, request.headers), self.registry.limits.call_timeout_s
-                found += (await backend.pages(upstream, "tasks/list", "tasks", sent, seconds)).items
+
+        async def add(backend: RemoteBackend, upstream: UpstreamSession, sent: Headers) -> None:
+            tasks = request.catalogue.capabilities.get(backend.name, {}).get("tasks")
+            if "list" in (tasks or {}):
+                found.extend((await backend.pages(upstream, "tasks/list", "tasks", sent, TELL_S)).items)
+
+        await self._everywhere(request, add)
         return Reply(200, jsonrpc.result(request.message.id, {"tasks": found}))
 
     # Modern clients

@@ -13,6 +13,9 @@ from portico.registry import Limits
 from portico.requests import RequestHeaders
 from portico.sessions import Session, Sessions, Streams, UpstreamSession
 
+LEVEL_S = 10.0
+"""How long a backend may take to note a log level before the client is answered without it."""
+
 
 def lines(backend: RemoteBackend, headers: RequestHeaders) -> Headers:
     """The headers that a client's request has at this backend."""
@@ -108,4 +111,5 @@ class Upstream:
     async def set_level(
         self, backend: RemoteBackend, upstream: UpstreamSession, level: str, sent: Headers
     ) -> None:
-        await backend.ask(upstream, "logging/setLevel", {"level": level}, sent, self._limits().call_timeout_s)
+        seconds = min(LEVEL_S, self._limits().call_timeout_s)
+        await backend.ask(upstream, "logging/setLevel", {"level": level}, sent, seconds)
