@@ -233,7 +233,7 @@ class Continuation:
     async def _asked_by_backend(self, message: Message) -> None:
         if message.method == "ping":
             await self._send(jsonrpc.result(message.id, {}))
-        elif message.method in translate.ASKABLE and self._method in translate.ROUND_METHODS:
+        elif self._may_ask(message.method):
             params = message.top["params"].value if "params" in message.top else {}
             self._questions[f"{message.method.partition('/')[0]}-{self._asked}"] = Question(
                 message.id, message.method, params
@@ -242,6 +242,11 @@ class Continuation:
         else:
             unknown = Rejection(200, METHOD_NOT_FOUND, f"Method not found: {message.method}", id=message.id)
             await self._send(jsonrpc.error(unknown))
+
+    def _may_ask(self, method: str) -> bool:
+        """Only what the client said it can answer, and only where its era has rounds."""
+        able = translate.ASKABLE.get(method) in self._lease.capabilities
+        return able and self._method in translate.ROUND_METHODS
 
     async def _send(self, body: bytes) -> None:
         try:
