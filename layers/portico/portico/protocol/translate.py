@@ -3,6 +3,8 @@
 A message is cut open only where it must change: what a backend wrote stays as it wrote it.
 """
 
+import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from portico.protocol import jsonrpc, versions
@@ -77,46 +79,55 @@ def legacy_capabilities(capabilities: dict[str, Any]) -> dict[str, Any]:
 
 def to_modern(text: str, id_: Id, meta: dict[str, Any], **params: Any) -> bytes:
     """A legacy request with the envelope in it, and with further parameters."""
-    return _with_params(text, id_, lambda old: {**old, **meta}, params).encode()
+    return _with_params(text, id_, lambda _: meta, params).encode()
 
 
 def to_legacy(text: str, id_: Id, progress_token: Id) -> bytes:
     """A modern request without its envelope and without what answers an earlier round."""
 
-    def bare(old: dict[str, Any]) -> dict[str, Any]:
-        kept = {key: value for key, value in old.items() if key not in ENVELOPE_KEYS}
-        return kept | ({"progressToken": progress_token} if "progressToken" in kept else {})
+    def bare(old: dict[str, str]) -> dict[str, Any]:
+        token = {"progressToken": progress_token} if "progressToken" in old else {}
+        return {**dict.fromkeys(ENVELOPE_KEYS), **token}
 
     gone = dict.fromkeys(("inputResponses", "requestState"))
     return _with_params(text, id_, bare, gone).encode()
 
 
-def _with_params(text: str, id_: Id, change: Any, params: dict[str, Any]) -> str:
+Change = Callable[[dict[str, str]], dict[str, Any]]
+
+
+def _with_params(text: str, id_: Id, meta: Change, params: dict[str, Any]) -> str:
     """The request with another id, its `_meta` changed and these parameters set; one set to None is taken away."""
     message = jsonrpc.read(text)
     assert isinstance(message, Message)  # noqa: S101 - it was read before
-    meta = message.param("_meta")
-    wanted = {**params, "_meta": change(meta if isinstance(meta, dict) else {}) or None}
-    inner = _object(message, message.params, wanted)
-    edits = {"id": jsonrpc.dumps(id_), "params": inner}
-    return _rewritten(message.text, message.top, edits)
+    parts = {name: text[member.start : member.end] for name, member in message.params.items()}
+    old = _texts(text, message.params.get("_meta"))
+    new = _changed(old, meta(old))
+    parts = _changed({**parts, "_meta": _object(new)}, params)
+    if not new:
+        del parts["_meta"]
+    top = {name: text[member.start : member.end] for name, member in message.top.items()}
+    return _object({**top, "id": jsonrpc.dumps(id_), "params": _object(parts)})
 
 
-def _object(message: Message, members: dict[str, Member], wanted: dict[str, Any]) -> str:
-    kept = [
-        f"{jsonrpc.dumps(name)}:{message.text[member.start : member.end]}"
-        for name, member in members.items()
-        if name not in wanted
-    ]
-    new = [
-        f"{jsonrpc.dumps(name)}:{jsonrpc.dumps(value)}" for name, value in wanted.items() if value is not None
-    ]
-    return "{" + ",".join(kept + new) + "}"
+def _texts(text: str, member: Member | None) -> dict[str, str]:
+    """The members of an object, each as it is written. Where a name stands there twice, the last one counts."""
+    if member is None or not isinstance(member.value, dict) or not member.value:
+        return {}
+    try:
+        found = jsonrpc.members(text, member.start)[0]
+    except jsonrpc.Malformed:
+        return {name: jsonrpc.dumps(value) for name, value in member.value.items()}
+    return {name: text[inner.start : inner.end] for name, inner in found.items()}
 
 
-def _rewritten(text: str, members: dict[str, Member], edits: dict[str, str]) -> str:
-    parts = {name: text[member.start : member.end] for name, member in members.items()} | edits
-    return "{" + ",".join(f"{jsonrpc.dumps(name)}:{value}" for name, value in parts.items()) + "}"
+def _changed(parts: dict[str, str], wanted: dict[str, Any]) -> dict[str, str]:
+    kept = {name: part for name, part in parts.items() if name not in wanted}
+    return kept | {name: jsonrpc.dumps(value) for name, value in wanted.items() if value is not None}
+
+
+def _object(parts: dict[str, str]) -> str:
+    return "{" + ",".join(f"{jsonrpc.dumps(name)}:{part}" for name, part in parts.items()) + "}"
 
 
 # Results
@@ -126,17 +137,13 @@ def result_to_modern(answer: Message, method: str, id_: Id, server: dict[str, An
     """A legacy backend's answer for a modern client."""
     if "error" in answer.top:
         return _error(answer, id_, {RESOURCE_NOT_FOUND: INVALID_PARAMS})
-    result = answer.top["result"]
-    value = result.value if isinstance(result.value, dict) else {}
+    parts = _texts(answer.text, answer.top["result"])
     added: dict[str, Any] = {"resultType": "complete"}
     if method in CACHED:
         added |= {"ttlMs": 0, "cacheScope": "private"}
-    meta = value.get("_meta")
-    added["_meta"] = {**(meta if isinstance(meta, dict) else {}), SERVER_KEY: server}
-    members = jsonrpc.members(answer.text, result.start)[0] if value else {}
-    return _answer(
-        id_, _object(answer, members, {k: v for k, v in added.items() if k == "_meta" or k not in value})
-    )
+    parts = _changed(parts, {name: value for name, value in added.items() if name not in parts})
+    meta = _texts(parts["_meta"], _read(parts["_meta"])) if "_meta" in parts else {}
+    return _answer(id_, _object({**parts, "_meta": _object(_changed(meta, {SERVER_KEY: server}))}))
 
 
 def result_to_legacy(answer: Message, method: str, id_: Id) -> bytes:
@@ -144,20 +151,24 @@ def result_to_legacy(answer: Message, method: str, id_: Id) -> bytes:
     if "error" in answer.top:
         renamed = {INVALID_PARAMS: RESOURCE_NOT_FOUND} if method == "resources/read" else {}
         return _error(answer, id_, renamed)
-    result = answer.top["result"]
-    value = result.value if isinstance(result.value, dict) else {}
-    gone: dict[str, Any] = dict.fromkeys(("resultType", "ttlMs", "cacheScope"))
-    if method == "tools/call" and not isinstance(value.get("structuredContent", {}), dict):
-        gone["structuredContent"] = {_WRAPPED: value["structuredContent"]}
-    members = jsonrpc.members(answer.text, result.start)[0] if value else {}
-    return _answer(id_, _object(answer, members, gone))
+    parts = _texts(answer.text, answer.top["result"])
+    parts = _changed(parts, dict.fromkeys(("resultType", "ttlMs", "cacheScope")))
+    structured = parts.get("structuredContent", "{")
+    if method == "tools/call" and not structured.startswith("{"):
+        parts["structuredContent"] = _object({_WRAPPED: structured})
+    return _answer(id_, _object(parts))
+
+
+def _read(text: str) -> Member:
+    return Member(0, len(text), json.loads(text))
 
 
 def _error(answer: Message, id_: Id, renamed: dict[int, int]) -> bytes:
     error = answer.top["error"]
     text = answer.text[error.start : error.end]
-    if isinstance(error.value, dict) and error.value.get("code") in renamed:
-        text = jsonrpc.dumps({**error.value, "code": renamed[error.value["code"]]})
+    code = error.value.get("code") if isinstance(error.value, dict) else None
+    if isinstance(code, int) and code in renamed:
+        text = _object({**_texts(answer.text, error), "code": jsonrpc.dumps(renamed[code])})
     return f'{{"jsonrpc":"2.0","id":{jsonrpc.dumps(id_)},"error":{text}}}'.encode()
 
 
