@@ -198,6 +198,22 @@ def test_what_is_not_answered_is_asked_again(client):
     assert json.loads(go_on(client, following(asked, "s1_elicit")).text) == ANSWER
 
 
+def test_an_address_to_visit_first_is_a_question_and_the_next_round_a_new_call(client, echo):
+    """G1.100: a legacy backend says it with an error, and keeps nothing of the call."""
+    before = echo.counters()["calls"]
+    need = client.call26("s1_visit", capabilities=ASKS).result
+    (asked,) = need["inputRequests"].values()
+    assert asked == {
+        "method": "elicitation/create",
+        "params": {"mode": "url", "url": "https://example.com/", "message": "Go there"},
+    }
+    assert echo.counters()["calls_running"] == 0
+    params = following(need, "s1_visit")
+    assert_refused(go_on(client, params, headers={"Authorization": "Bearer other"}, id="o"), "o")
+    assert go_on(client, params).text == "visited"
+    assert echo.counters()["calls"] == before + 2
+
+
 def test_a_call_that_its_client_has_abandoned_ends_after_a_while_however_talkative_the_backend_is():
     """G1.100"""
     with (

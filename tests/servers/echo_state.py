@@ -202,6 +202,7 @@ class State:
         self.prompts: dict[str, Json] = {}
         self.resources: dict[str, Json] = {}
         self.updates: dict[str, int] = {}
+        self.visits = 0
         self.said: dict[str, Any] = {}  # method to the result it gives instead of its own
         self.log: deque[Seen] = deque(maxlen=50_000)
         self.reset_log()

@@ -251,6 +251,15 @@ async def destructive(call: Call, args: Json) -> Json:
     return text("destroyed")
 
 
+@tool("Wants its user to go somewhere first; the second call finds that done.")
+async def visit(call: Call, args: Json) -> Json:
+    call.state.visits += 1
+    if call.state.visits % 2:
+        asked = {"mode": "url", "url": "https://example.com/", "message": "Go there", "elicitationId": "v1"}
+        raise RpcError(-32042, "Somewhere to go first", {"elicitations": [asked]})
+    return text("visited")
+
+
 async def added(call: Call, args: Json) -> Json:
     """What tools made by `add_tool`, `invalid_tools` and `per_user` do."""
     return as_text({"tool": call.params["name"], "arguments": args})
