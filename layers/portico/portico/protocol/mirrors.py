@@ -42,7 +42,7 @@ _SCHEMAS: Final = frozenset(
 _WHOLE: Final = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 _DIGITS: Final = 400
 """More than any number has that JSON's readers agree on, and few enough to be read."""
-_MIRRORED_TYPES: Final = frozenset({"string", "integer", "boolean"})
+_MIRRORED_TYPES: Final = ("string", "integer", "boolean")
 
 
 def read(schema: Any) -> Mirrors:
