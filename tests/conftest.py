@@ -5,7 +5,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "same", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("search", deadline=None, max_examples=5000, database=None)
+settings.register_profile(
+    "search", deadline=None, max_examples=1000, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("same")
 
 
