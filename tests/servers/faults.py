@@ -119,6 +119,16 @@ async def hang_sse(x: Exchange) -> None:
 
 
 @fault
+async def trickle(x: Exchange) -> None:
+    """A stream that goes on for ever and says nothing."""
+    await x.sse()
+    while True:
+        await x.write(b":\n\n")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(x.until_hung_up(), 0.1)
+
+
+@fault
 async def garbage(x: Exchange) -> None:
     await x.write(bytes(range(256)) * 4 + b"\r\n\r\n")
     raise Fault
@@ -261,6 +271,7 @@ async def two_replies(x: Exchange) -> None:
     first, second = (json.dumps(x.response(text)).encode() for text in ("first", "second"))
     await x.json(first)
     await x.json(second)
+    await x.until_hung_up()
 
 
 @fault

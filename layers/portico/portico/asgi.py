@@ -27,7 +27,7 @@ from portico.protocol.inbound import (
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
 from portico.protocol.modern import is_modern, read_envelope, unsupported
 from portico.protocol.tickets import decode_cursor
-from portico.replies import Reply, refusal
+from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 
@@ -175,9 +175,15 @@ class Endpoint:
     async def _batch(self, batch: Batch, session: Session, client: Client, catalogue: Catalogue) -> Reply:
         if session.version not in versions.BATCHING:
             return refusal(NO_BATCHES, session.id)
-        replies = await asyncio.gather(
-            *(self._batched(message, session, client, catalogue) for message in batch.messages)
-        )
+        parts = [
+            asyncio.create_task(self._batched(message, session, client, catalogue))
+            for message in batch.messages
+        ]
+        try:
+            replies = await asyncio.gather(*parts)
+        except BaseException:
+            await _give_up(parts)
+            raise
         answered = [reply for reply in replies if reply.body or reply.frames is not None]
         if not answered:
             return Reply(202, session_id=session.id)
@@ -283,16 +289,28 @@ def _repeated(headers: list[tuple[bytes, bytes]]) -> frozenset[str]:
     return frozenset(name for name, count in counted.items() if count > 1)
 
 
+async def _give_up(parts: list[asyncio.Task[Reply]]) -> None:
+    """The client of a batch has gone: those of its calls that have begun to answer are ended with the others."""
+    for part in parts:
+        part.cancel()
+    for reply in await asyncio.gather(*parts, return_exceptions=True):
+        if isinstance(reply, Reply):
+            await discard(reply)
+
+
 async def merged(replies: list[Reply]) -> AsyncIterator[bytes]:
     """The answers of a batch as they come, each as an event of its own."""
     queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=64)
 
     async def drain(reply: Reply) -> None:
-        if reply.frames is None:
-            await queue.put(sse.encode(reply.body))
-        else:
-            async for piece in reply.frames:
-                await queue.put(piece)
+        try:
+            if reply.frames is None:
+                await queue.put(sse.encode(reply.body))
+            else:
+                async for piece in reply.frames:
+                    await queue.put(piece)
+        except Exception:  # the boundary: the others' answers still come
+            log.exception("a part of a batch failed")
         await queue.put(None)
 
     drains = [asyncio.create_task(drain(reply)) for reply in replies]
@@ -307,3 +325,6 @@ async def merged(replies: list[Reply]) -> AsyncIterator[bytes]:
     finally:
         for task in drains:
             task.cancel()
+        await asyncio.wait(drains)
+        for reply in replies:
+            await discard(reply)

@@ -1,5 +1,6 @@
 """What goes back to a client: a whole body, or frames as they come."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -22,3 +23,13 @@ def refusal(rejection: Rejection, session_id: str = "") -> Reply:
 
 async def once(piece: bytes) -> AsyncIterator[bytes]:
     yield piece
+
+
+async def discard(reply: Reply) -> None:
+    """Give back what a reply holds that nobody waits for any more. Frames are begun first: only then have they an end."""
+    if reply.frames is not None:
+        first = asyncio.ensure_future(anext(reply.frames, b""))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        await reply.frames.aclose()  # type: ignore[attr-defined]
