@@ -160,3 +160,30 @@ def test_tools_whose_headers_are_nonsense_are_left_out_and_named(portico, echo26
     named = eventually(lambda: status(portico, "s1")["invalidToolList"])
     assert {tool["name"] for tool in named} == {*(f"bad_{n}" for n in range(len(INVALID))), "bad_twice"}
     assert all("x-mcp-header" in tool["reason"] for tool in named)
+
+
+def test_structured_content_that_is_no_object_is_put_into_one_for_legacy_clients_alone(portico, echo26):
+    """G1.100: and so is what its schema says of it."""
+    schema = {"type": "array", "items": {"type": "number"}}
+    echo26.control("add_tool", name="numbers", tool={"outputSchema": schema})
+    echo26.control("notify")
+    content = [{"type": "text", "text": "1"}]
+    said = {"resultType": "complete", "content": content, "structuredContent": [1.5, 2], "com.example/x": 1}
+    modern, legacy = portico.client(), portico.client()
+    legacy.init()
+    eventually(lambda: modern.call26("s1_numbers").status == 200)
+    echo26.control("say", method="tools/call", result=said)
+    try:
+        there, back = modern.call26("s1_numbers").result, legacy.call("s1_numbers").result
+    finally:
+        echo26.control("say")
+    assert there == said
+    assert back == {"content": content, "structuredContent": {"result": [1.5, 2]}, "com.example/x": 1}
+
+    def shown(answer):
+        (tool,) = (tool for tool in answer.result["tools"] if tool["name"] == "s1_numbers")
+        return tool["outputSchema"]
+
+    assert shown(modern.rpc26("tools/list")) == schema
+    wrapped = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    assert shown(legacy.rpc("tools/list")) == wrapped

@@ -145,13 +145,16 @@ FORCE = {"force": {"type": "boolean"}}
 QUESTION: Json = {"type": "object", "properties": {"name": STRING}, "required": ["name"]}
 
 
-@tool("Asks the user.", properties={"message": STRING, "requestedSchema": {"type": "object"}} | FORCE)
+@tool(
+    "Asks the user, then takes its time.",
+    properties={"message": STRING, "requestedSchema": {"type": "object"}, "seconds": NUMBER} | FORCE,
+)
 async def elicit(call: Call, args: Json) -> Json:
     need(call, args, "elicitation")
     question = {"mode": "form", "message": "What is your name?", "requestedSchema": QUESTION}
-    return as_text(
-        await call.ask("elicitation/create", question | {k: args[k] for k in args if k in question})
-    )
+    given = await call.ask("elicitation/create", question | {k: args[k] for k in args if k in question})
+    await asyncio.sleep(args.get("seconds", 0))
+    return as_text(given)
 
 
 @tool("Asks the user twice, one after the other.", properties=FORCE)
