@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 LAMBDA := .cache/lambda
 CONFIG ?= portico.yaml
 PORT   ?= 8088
+ARCH   ?= arm64
 
-.PHONY: serve test lint format bench conformance matrix lock clean
+.PHONY: serve test lint format bench conformance matrix layer deploy-check lock clean
 
 serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
@@ -33,12 +34,22 @@ conformance: $(VENV)/.ready
 matrix: $(VENV)/.ready
 	$(BIN)/python -m tests.matrix $(ARGS)
 
+layer: $(LAMBDA)/.ready
+	PATH="$(abspath $(LAMBDA)/bin):$$PATH" $(MAKE) --no-print-directory -f layers/portico/Makefile \
+	  build-PorticoLayer$(if $(filter arm64,$(ARCH)),Arm64,X86) ARTIFACTS_DIR="$(abspath .cache/layer/$(ARCH))"
+
+# `sam validate` overlooks references to nothing and circles: the translation is looked at, too.
+deploy-check: $(LAMBDA)/.ready
+	SAM_CLI_TELEMETRY=0 $(LAMBDA)/bin/sam validate --lint --region us-east-1
+	$(LAMBDA)/bin/python tests/infrastructure/translate.py template.yaml > .cache/translated.json
+	$(LAMBDA)/bin/cfn-lint --regions us-east-1 --template .cache/translated.json
+
 lock: $(VENV)/.ready
 	for wanted in requirements/*.in; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	  --generate-hashes --no-header --no-emit-index-url --no-emit-find-links -o $${wanted%.in}.txt $$wanted || exit 1; done
 
 clean:
-	rm -rf $(VENV) .portico .cache
+	rm -rf $(VENV) .portico .cache .aws-sam
 
 $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Portico needs Python 3.11 or newer; say which with: make PYTHON=python3.12 ...")'
