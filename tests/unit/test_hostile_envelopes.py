@@ -2,12 +2,13 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from portico.catalogue import Listing, merge
 from portico.protocol import inbound, jsonrpc, modern, states, translate
 from portico.protocol.jsonrpc import Message, Rejection
+from portico.relay import readdress
 from portico.router import Refuse, route, route_modern
 from tests.hostile import HEADERS, JSON, MESSAGE, TEXT
 
@@ -77,3 +78,18 @@ def test_whatever_a_backend_asks_becomes_a_question(params, method):
     """G1.100"""
     assert translate.question_to_modern(method, params)["method"] == method
     assert isinstance(translate.question_to_legacy(method, params, "e"), dict)
+
+
+TWICE = '{"progressToken":1,"progressToken":2}'
+
+
+@given(st.dictionaries(TEXT | st.just("progressToken"), JSON).map(jsonrpc.dumps))
+@example(TWICE)
+def test_whatever_a_backend_asks_gets_an_id_that_finds_its_way_back(meta):
+    """G1.95"""
+    text = f'{{"jsonrpc":"2.0","id":5,"method":"roots/list","params":{{"_meta":{meta}}}}}'
+    data, asked = readdress(text.encode(), "session", "s1", 1e12)
+    assert asked is not None
+    found = json.loads(data)
+    assert isinstance(found["id"], str)
+    assert found["params"]["_meta"].keys() == json.loads(meta).keys()
