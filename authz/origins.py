@@ -14,6 +14,10 @@ class OriginRules:
     origins: frozenset[str] = frozenset()
 
 
+ON_LOOPBACK = OriginRules(loopback=True)
+"""Nothing but this machine."""
+
+
 def host_allowed(rules: OriginRules, host: str) -> bool:
     name = _name(f"//{host}")
     return not rules.loopback or name in LOOPBACK or bool({name, host.lower()} & rules.hosts)

@@ -11,16 +11,16 @@ import portico
 ROOT = Path(portico.__file__).parent
 LAYERS = [
     {"protocol"},
-    {"errors", "catalogue", "registry", "replies", "settings"},
+    {"errors", "catalogue", "registry", "replies", "settings", "status"},
     {"router", "http1", "stores", "sessions", "errands", "client"},
-    {"backends", "relay", "mailbox", "requests", "hearing"},
+    {"backends", "relay", "mailbox", "requests", "hearing", "registrations"},
     {"tasks"},
     {"answers"},
     {"discovery", "upstream"},
     {"carriers"},
     {"listening", "personal", "subscriptions"},
     {"broker"},
-    {"asgi"},
+    {"asgi", "control"},
     {"assembly"},
     {"cli", "aws"},
 ]

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from authz.origins import OriginRules, host_allowed, origin_allowed
+from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
 from portico.broker import Broker
 from portico.catalogue import Catalogue
-from portico.client import Client, Receive, Scope, Send
+from portico.client import Application, Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
 from portico.protocol import sse, versions
@@ -32,6 +32,7 @@ from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
+CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
@@ -40,6 +41,7 @@ log = logging.getLogger("portico.asgi")
 class Operator(Protocol):
     async def status(self, name: str | None) -> dict[str, Any] | None: ...
     def nudge(self, name: str) -> None: ...
+    async def control(self) -> Application | None: ...
 
 
 class Endpoint:
@@ -68,7 +70,7 @@ class Endpoint:
             client.close()
 
     async def _serve(self, client: Client, path: str) -> None:
-        refused = self._refused(client.headers)
+        refused = self._refused(client.headers, self.rules)
         if refused is not None:
             await client.reply(refusal(refused))
         elif path == "/mcp":
@@ -76,10 +78,23 @@ class Endpoint:
         else:
             await self._other(client, path)
 
-    def _refused(self, headers: dict[str, str]) -> Rejection | None:
-        if not host_allowed(self.rules, headers.get("host", "")):
+    async def _control(self, client: Client) -> None:
+        """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""
+        if not self.rules.loopback or self._refused(client.headers, ON_LOOPBACK) is not None:
+            text = "backends are declared on the gateway's own machine while auth.mode is none"
+            await client.reply(refusal(Rejection(403, INVALID_REQUEST, text)))
+            return
+        application = await self._operator.control()
+        if application is None:
+            text = "this needs FastAPI: install portico[control]"
+            await client.reply(refusal(Rejection(501, INVALID_REQUEST, text)))
+            return
+        await client.hand_over(application)
+
+    def _refused(self, headers: dict[str, str], rules: OriginRules) -> Rejection | None:
+        if not host_allowed(rules, headers.get("host", "")):
             return Rejection(403, INVALID_REQUEST, "this Host is not served here")
-        if "origin" in headers and not origin_allowed(self.rules, headers["origin"]):
+        if "origin" in headers and not origin_allowed(rules, headers["origin"]):
             return Rejection(403, INVALID_REQUEST, "this Origin is not allowed")
         return None
 
@@ -272,6 +287,9 @@ class Endpoint:
         )
 
     async def _other(self, client: Client, path: str) -> None:
+        if path in CONTROL_PATHS or path.startswith("/backends/"):
+            await self._control(client)
+            return
         if client.scope["method"] not in ("GET", "HEAD"):
             await client.reply(Reply(404))
             return

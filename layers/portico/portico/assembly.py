@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 from authz.origins import OriginRules
+from portico import status
 from portico.asgi import Endpoint
 from portico.backends.remote import RemoteBackend
 from portico.broker import Broker
-from portico.client import Receive, Scope, Send
+from portico.client import Application, Receive, Scope, Send
 from portico.discovery import STATUS, Discovery, Publication
 from portico.http1 import HttpClient
-from portico.protocol import versions
+from portico.registrations import Registrations
 from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch, load
 from portico.settings import Settings
 from portico.stores import open_store
@@ -41,7 +42,7 @@ class Portico:
     """A whole gateway: an ASGI application with a beginning and an end."""
 
     def __init__(self, registry: Registry, *, loopback: bool, watch: Watch | None = None) -> None:
-        self._registry = self._wanted = registry
+        self._registry = registry
         self._watch = watch
         self._loopback = loopback
         self._config_error: str | None = None
@@ -49,6 +50,9 @@ class Portico:
         self._tasks: list[asyncio.Task[None]] = []
         self._http = HttpClient()
         self._store: Store = open_store(registry.store)
+        self._registrations = Registrations(self._store, registry)
+        self._applying = asyncio.Lock()
+        self._control: Application | None = None
         self._publication = Publication(2 * self._store.poll_s)
         self._discovery = Discovery(self._store, self._publication)
         self._broker = Broker(self._store, self._publication)
@@ -58,8 +62,10 @@ class Portico:
         await self._endpoint(scope, receive, send)
 
     async def start(self, settle_s: float = 10.0) -> None:
-        await self._apply(self._registry)
+        await self._registrations.refresh()
+        await self._apply(self._registrations.merged.registry)
         self._tasks = [
+            asyncio.create_task(_repeat(self._store.poll_s, self._follow)),
             asyncio.create_task(_repeat(RELOAD_S, self._reload)),
             asyncio.create_task(_repeat(SWEEP_S, self._store.sweep)),
         ]
@@ -94,11 +100,15 @@ class Portico:
         if now < self._looked + self._store.poll_s:
             return
         self._looked = now
+        await self._registrations.refresh()
+        self._registry = self._registrations.merged.registry
         self._declare(self._registry)
         await self._discovery.follow(self._registry)
 
     async def look(self) -> None:
         """One look at every backend."""
+        await self._registrations.refresh()
+        self._registry = self._registrations.merged.registry
         self._declare(self._registry)
         await self._discovery.look(self._registry, self._broker.backends)
 
@@ -137,58 +147,51 @@ class Portico:
             log.error("the configuration is not used, the old one stays:\n%s", found)
         elif found is not None:
             self._config_error = None
-            self._wanted = found
-        if self._wanted != self._registry:
+            self._registrations.use(found)
+        await self.changed()
+
+    async def _follow(self) -> None:
+        """A record that another process has written is picked up, too."""
+        await self._registrations.refresh()
+        await self.changed()
+
+    async def changed(self) -> None:
+        """Make what is declared the registry in force."""
+        async with self._applying:
+            wanted = self._registrations.merged.registry
+            if wanted == self._registry:
+                return
             log.info("the configuration has changed")
-            await self._apply(self._wanted)
+            if self._tasks:
+                await self._apply(wanted)
+                return
+            self._registry = wanted
+            changed = self._declare(wanted)
+            await self._discovery.look(wanted, self._broker.backends, changed)
+
+    async def control(self) -> Application | None:
+        """The application for operators, made when it is first asked for; None without FastAPI."""
+        if self._control is None:
+            self._control = await asyncio.to_thread(_control, self._registrations, self)
+        return self._control
 
     async def status(self, name: str | None) -> dict[str, Any] | None:
         notes = {record.sort: json.loads(record.value) for record in await self._store.query(STATUS)}
-        servers = [
-            self._server_status(backend, notes.get(backend.name)) for backend in self._registry.backends
-        ]
-        if name is not None:
-            return next((server for server in servers if server["name"] == name), None)
-        healthy = sum(server["ready"] for server in servers)
-        problems = self._publication.current.problems
-        return {
-            "servers": servers,
-            "overallValid": healthy == len(servers) and not problems,
-            "totalServers": len(servers),
-            "healthyServers": healthy,
-            "unHealthyServers": len(servers) - healthy,
-            "toolConflicts": sum("tools" in problem for problem in problems.values()),
-            "configError": self._config_error,
-            "timestamp": time.time(),
-        }
+        merged, conflicts = self._registrations.merged, self._publication.current.problems
+        if name is None:
+            return status.overall(merged, notes, conflicts, self._config_error)
+        found = (backend for backend in merged.registry.backends if backend.name == name)
+        return next((status.of_backend(backend, notes, conflicts) for backend in found), None)
 
-    def _server_status(self, backend: Any, note: dict[str, Any] | None) -> dict[str, Any]:
-        note = note or {"ready": False, "message": "disabled" if not backend.enabled else "not asked yet"}
-        problems = self._publication.current.problems.get(backend.name, {})
-        version = note.get("version", "")
-        return {
-            "id": backend.id,
-            "name": backend.name,
-            "hostname": backend.hostname,
-            "prefix": backend.prefix,
-            "ready": bool(note["ready"]) and backend.enabled and "tools" not in problems,
-            "message": "; ".join(problems.values()) or note.get("message", ""),
-            "lastValidated": note.get("lastValidated"),
-            "failures": note.get("failures", 0),
-            "totalTools": note.get("totalTools", 0),
-            "totalPrompts": note.get("totalPrompts", 0),
-            "invalidTools": note.get("invalidTools", 0),
-            "invalidToolList": note.get("invalidToolList", []),
-            "missingCapabilities": note.get("missingCapabilities", []),
-            "protocolValidation": {
-                "isValid": version in versions.LEGACY,
-                "supportedVersion": version,
-                "expectedVersion": versions.NEWEST_LEGACY,
-            },
-            "category": list(backend.category),
-            "hint": backend.hint,
-            "tags": list(backend.tags),
-        }
+
+def _control(registrations: Registrations, operator: Portico) -> Application | None:
+    try:
+        from portico.control import application  # noqa: PLC0415 - FastAPI is an extra, and slow to import
+    except ModuleNotFoundError as error:
+        if error.name != "fastapi":
+            raise
+        return None
+    return application(registrations, operator)
 
 
 async def _repeat(seconds: float, action: Callable[[], Awaitable[object]]) -> None:

@@ -12,6 +12,7 @@ from portico.replies import Reply
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 STREAM_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -66,6 +67,10 @@ class Client:
             if len(body) > limit:
                 return None
         return body
+
+    async def hand_over(self, application: Application) -> None:
+        """The whole request, unread, and the answering of it."""
+        await application(self.scope, self._receive, self._send)
 
     # While it waits
 

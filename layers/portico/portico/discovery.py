@@ -92,8 +92,12 @@ class Discovery:
         self._registry = registry
         ended = [name for name in self._watchers if name not in backends or name in changed]
         await _stop(*(self._watchers.pop(name) for name in ended))
-        for name in set(await self._store.versions(LISTING)) - set(backends):
-            await self._forget(name)
+        noted = {*await self._store.versions(LISTING), *await self._store.versions(STATUS)}
+        for name in noted - set(backends):
+            lease = await self._store.get(LEASE, name)
+            # Another process may already know of a backend that this one has yet to hear of.
+            if lease is None or lease.value == self._holder.encode():
+                await self._forget(name)
         for name, backend in backends.items():
             if name not in self._watchers:
                 self._nudges[name] = asyncio.Event()
@@ -109,12 +113,15 @@ class Discovery:
             self._registry, self._seen = registry, None
         await self.refresh()
 
-    async def look(self, registry: Registry, backends: dict[str, RemoteBackend]) -> None:
-        """One look at every backend, likewise."""
-        self._registry = registry
+    async def look(
+        self, registry: Registry, backends: dict[str, RemoteBackend], only: set[str] | None = None
+    ) -> None:
+        """One look at every backend, or only at some, likewise."""
+        self._registry, self._seen = registry, None
         for name in set(await self._store.versions(LISTING)) - set(backends):
             await self._forget(name)
-        await asyncio.gather(*(self._look(backend) for backend in backends.values()))
+        await asyncio.gather(*(self._look(backends[name]) for name in (backends if only is None else only)))
+        await self.refresh()
 
     async def _look(self, backend: RemoteBackend) -> None:
         seconds = self._registry.discovery.timeout_s

@@ -32,6 +32,34 @@ class Caller:
         finally:
             self._http.close()
 
+    async def send(self, verb: bytes, path: str, fields: dict[str, Any] | None = None) -> dict[str, Any]:
+        """To the gateway's API for operators; a refusal is a CallFailed that names each field."""
+        self._http = HttpClient()
+        headers: Headers = [(b"content-type", b"application/json")] if fields is not None else []
+        body = json.dumps(fields).encode() if fields is not None else b""
+        try:
+            exchange = await self._request(verb, urljoin(self._url, path), headers, body)
+            await exchange.head(60)
+            found = {} if exchange.status == 204 else await self._message(exchange, None, 60)
+        except BackendError as error:
+            raise CallFailed(f"the connection to {self._url} broke ({error})") from None
+        finally:
+            self._http.close()
+        if exchange.status >= 400:
+            raise self._refused(exchange, found)
+        return found
+
+    def _refused(self, exchange: Exchange, found: dict[str, Any]) -> CallFailed:
+        detail, problems = found.get("detail"), found.get("problems")
+        if isinstance(error := found.get("error"), dict):
+            detail = error.get("message")
+        if not isinstance(detail, str):
+            return self._stranger(exchange)
+        said = [
+            f"  {one['path']}: expected {one['expected']}, found {one['found']}" for one in problems or []
+        ]
+        return CallFailed("\n".join([detail, *said]))
+
     async def tools(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         params: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""portico serve | check | status | tools | call: reads the arguments, does the one thing, says how it went."""
+"""The commands but `serve`, which has a module of its own: reads the arguments, does the one thing, says how it went."""
 
 import argparse
 import asyncio
@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from portico.assembly import check_references
+from portico.cli import operators
 from portico.cli.client import Caller, CallFailed
 from portico.cli.serving import serve
 from portico.registry import InvalidConfig, load
@@ -66,7 +67,29 @@ def _parser() -> argparse.ArgumentParser:
     call.epilog = CALL
     call.add_argument("tool", metavar="TOOL", help="its name, as `portico tools` shows it")
     call.add_argument("arguments", nargs="*", type=_pair, metavar="KEY=VALUE", help="what it takes")
+    _add_operators(commands)
     return parser
+
+
+def _add_operators(commands: Any) -> None:
+    """What talks to a running gateway's API for operators."""
+    _client(commands, "backends", "list the backends, and where each is declared", operators.show)
+    add = _client(commands, "add", "declare a backend at a running gateway", operators.add)
+    add.add_argument("name", metavar="NAME", help="its name: a-z, 0-9, _ and -")
+    add.add_argument("backend_url", type=_url, metavar="URL", help="where its MCP endpoint is")
+    add.add_argument("--prefix", help="what its names begin with (default: NAME_)")
+    add.add_argument(
+        "--credential",
+        metavar="REFERENCE",
+        help="env:NAME or file:PATH, as the gateway sees it: its credential",
+    )
+    for name, text, action in (
+        ("remove", "remove a backend that was declared by `portico add`", operators.remove),
+        ("disable", "disable a backend, be it of the file or not", operators.disable),
+        ("enable", "enable a backend again", operators.enable),
+    ):
+        command = _client(commands, name, text, action)
+        command.add_argument("name", metavar="NAME", help="as `portico backends` shows it")
 
 
 def _command(commands: Any, name: str, text: str, action: Any) -> argparse.ArgumentParser:
@@ -127,7 +150,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _status(arguments: argparse.Namespace) -> int:
     status = asyncio.run(Caller(arguments.url).get("/status"))
-    if not {"servers", "configError", "overallValid"} <= status.keys():
+    if not {"servers", "configError", "recordErrors", "overallValid"} <= status.keys():
         raise CallFailed(f"what answers at {arguments.url} is no Portico")
     if arguments.json:
         print(json.dumps(status, indent=2))
@@ -136,7 +159,10 @@ def _status(arguments: argparse.Namespace) -> int:
         print(f"{server['name']:20} {state:10} {server['totalTools']:4} tools  {server['message']}".rstrip())
     if status["configError"]:
         print(f"the file has changed and cannot be used:\n{status['configError']}", file=sys.stderr)
-    return 0 if status["overallValid"] and not status["configError"] else 1
+    for name, why in status["recordErrors"].items():
+        print(f"the record {name} cannot be used: {why}", file=sys.stderr)
+    fine = status["overallValid"] and not status["configError"] and not status["recordErrors"]
+    return 0 if fine else 1
 
 
 def _tools(arguments: argparse.Namespace) -> int:

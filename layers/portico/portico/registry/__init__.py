@@ -13,6 +13,7 @@ from portico.registry.model import (
     VirtualServer,
 )
 from portico.registry.problems import InvalidConfig, Problem
+from portico.registry.records import Merged, as_declared, merge
 from portico.registry.reference import Reference, UnresolvedReference
 from portico.registry.watch import Changes, Watch, changes
 
@@ -26,13 +27,16 @@ __all__ = [
     "Gateway",
     "InvalidConfig",
     "Limits",
+    "Merged",
     "Problem",
     "Reference",
     "Registry",
     "UnresolvedReference",
     "VirtualServer",
     "Watch",
+    "as_declared",
     "changes",
     "load",
+    "merge",
     "parse",
 ]

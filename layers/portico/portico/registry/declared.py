@@ -50,10 +50,17 @@ def backend(name: str, given: dict[str, Any], fields: Fields, gateway: Gateway) 
     return Declared(made, fields)
 
 
+CLAIMS: Final[dict[str, Callable[[Backend], str]]] = {
+    "name": lambda backend: backend.name,
+    "prefix": lambda backend: backend.prefix,
+    "hostname": lambda backend: backend.hostname.lower(),
+}
+"""What no two backends may have in common."""
+
+
 def refuse_clashes(declared: Sequence[Declared]) -> None:
-    _unique(declared, "name", lambda backend: backend.name)
-    _unique(declared, "prefix", lambda backend: backend.prefix)
-    _unique(declared, "hostname", lambda backend: backend.hostname.lower())
+    for field, key in CLAIMS.items():
+        _unique(declared, field, key)
 
 
 def _unique(declared: Sequence[Declared], field: str, key: Callable[[Backend], str]) -> None:

@@ -1,12 +1,13 @@
-"""YAML text -> a tree of values that know their path and line.
+"""YAML or JSON text -> a tree of values that know their path and, in a file, their line.
 
 The file is hostile: size, depth and number of values are bounded before anything is built from it, aliases included.
 Scalars follow YAML 1.2: only `true` and `false` are booleans, so that `prefix: no` and `1_` stay text.
 """
 
+import json
 import re
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import yaml
 
@@ -27,11 +28,11 @@ _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
 class Value:
     data: Data = field(repr=False)
     path: str
-    line: int
+    line: int | None
 
 
 class TooMuch(Exception):
-    def __init__(self, line: int, expected: str, found: str) -> None:
+    def __init__(self, line: int | None, expected: str, found: str) -> None:
         super().__init__(found)
         self.line, self.expected, self.found = line, expected, found
 
@@ -102,6 +103,40 @@ def read(text: str, report: Report) -> Value | None:
     except (ValueError, OverflowError):  # PyYAML on an escape or a directive with a number no character has
         report.problem("", None, "YAML", "a number out of range")
     return None
+
+
+def read_json(text: bytes, report: Report) -> Value | None:
+    """As `read`, of one JSON value."""
+    try:
+        return _json_value(json.loads(text, object_pairs_hook=_once, parse_constant=_refuse), "", 0)
+    except TooMuch as limit:
+        report.problem("", limit.line, limit.expected, limit.found)
+    except (ValueError, RecursionError):
+        report.problem("", None, "JSON", "something else")
+    return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise TooMuch(None, "every field once", "one twice")
+    return found
+
+
+def _refuse(_: str) -> NoReturn:
+    raise ValueError
+
+
+def _json_value(data: Any, path: str, depth: int) -> Value:
+    if depth > MAX_DEPTH:
+        raise TooMuch(None, *_TOO_DEEP)
+    if isinstance(data, dict):
+        inner = {name: _json_value(item, join(path, name), depth + 1) for name, item in data.items()}
+        return Value(inner, path, None)
+    if isinstance(data, list):
+        items = [_json_value(item, f"{path}[{i}]", depth + 1) for i, item in enumerate(data)]
+        return Value(items, path, None)
+    return Value(data, path, None)
 
 
 def _masked(message: str) -> str:

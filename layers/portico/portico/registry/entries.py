@@ -28,14 +28,23 @@ _REMOTE: Final[Kinds] = {
     "tags": kinds.TAGS,
 }
 _KIND: Final = one_of("remote")
+FIELDS: Final[Kinds] = {"kind": _KIND, **_REMOTE}
+"""All that can be said of a backend."""
 
 
 def read_backends(top: Fields, gateway: Gateway) -> list[Declared]:
-    found = (_backend(name, value, top.report, gateway) for name, value in top.entries("backends").items())
+    directory = Path(top.report.where).parent
+    found = (
+        read_backend(name, value, top.report, gateway, directory)
+        for name, value in top.entries("backends").items()
+    )
     return [declared for declared in found if declared]
 
 
-def _backend(name: str, value: Value, report: Report, gateway: Gateway) -> Declared | None:
+def read_backend(
+    name: str, value: Value, report: Report, gateway: Gateway, directory: Path
+) -> Declared | None:
+    """Relative paths in it are taken from `directory`."""
     before = len(report.problems)
     if not BACKEND_NAME.fullmatch(name):
         expected = "a name of a-z, 0-9, _ and - that begins with a letter or digit, at most 63 long"
@@ -48,7 +57,6 @@ def _backend(name: str, value: Value, report: Report, gateway: Gateway) -> Decla
     fields.refuse_unknown()
     if len(report.problems) > before:
         return None
-    directory = Path(report.where).parent
     for reference in given.keys() & {"credential", "ca_cert"}:
         given[reference] = given[reference].beside(directory)
     if "credential_use" in given:

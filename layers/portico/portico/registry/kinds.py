@@ -121,6 +121,8 @@ def _certificate(data: Data) -> Reference:
     """PEM text, a reference, or the path of a file."""
     if not isinstance(data, str) or not data or "\0" in data:
         raise Unfit
+    if _PEM in data and "PRIVATE KEY" in data:
+        raise Unfit("a certificate without its private key")
     if _PEM in data:
         return Reference.literal(data)
     if "-----BEGIN" in data or data.partition(":")[0] in {"env", "file", "secret"}:

@@ -57,7 +57,7 @@ class Report:
     def problem(self, path: str, line: int | None, expected: str, found: str) -> None:
         self.problems.append(Problem(path, expected, found, line, self.where))
 
-    def warning(self, path: str, line: int, text: str) -> None:
+    def warning(self, path: str, line: int | None, text: str) -> None:
         self.warnings.append(f"{self.where}:{line}: {path}: {text}")
 
     def refusal(self) -> InvalidConfig:
@@ -80,8 +80,12 @@ def shown(data: object) -> str:
         case list():
             return "a list"
         case str():
-            return quoted(_URL_SECRETS.sub(MASK, data))
+            return quoted(without_secrets(data))
     return str(data)
+
+
+def without_secrets(url: str) -> str:
+    return _URL_SECRETS.sub(MASK, url)
 
 
 def quoted(text: str) -> str:
