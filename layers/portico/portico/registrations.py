@@ -37,6 +37,11 @@ class Condition:
         if self.if_none_match is not None and tags & _tags(self.if_none_match):
             raise Refused(412, "the record is there already")
 
+    def overtaken(self) -> Refused:
+        """Somebody else was faster, after the check."""
+        status = 409 if self == ANY else 412
+        return Refused(status, "somebody else has changed the record meanwhile: read it again")
+
 
 def _tags(header: str) -> set[str]:
     return {tag.strip() for tag in header.split(",")}
@@ -114,7 +119,7 @@ class Registrations:
         condition.check(self._records.get(name))
         self._refuse_file(name, "changed")
         is_new = name not in self._records
-        await self._write(name, fields)
+        await self._write(name, fields, condition)
         return is_new
 
     async def change(self, name: str, patch: dict[str, Any], condition: Condition = ANY) -> None:
@@ -123,11 +128,11 @@ class Registrations:
         self._shown(name)
         condition.check(self._records.get(name))
         if self._in_file(name):
-            await self._overlay(name, patch)
+            await self._overlay(name, patch, condition)
             return
         if name in self.merged.problems:
             raise Refused(409, "the record is broken: replace or remove it", self.merged.problems[name])
-        await self._write(name, json.loads(self._records[name].value) | patch)
+        await self._write(name, json.loads(self._records[name].value) | patch, condition)
 
     async def remove(self, name: str, condition: Condition = ANY) -> None:
         await self.refresh()
@@ -135,15 +140,15 @@ class Registrations:
         condition.check(self._records.get(name))
         if name not in self.merged.problems:
             self._refuse_file(name, "removed")
-        await self._delete(name)
+        await self._delete(name, condition)
 
-    async def _overlay(self, name: str, patch: dict[str, Any]) -> None:
+    async def _overlay(self, name: str, patch: dict[str, Any], condition: Condition) -> None:
         """Of a file's backend nothing is written down but that it is disabled."""
         if patch.keys() != {"enabled"} or patch["enabled"] not in (True, None):
-            await self._write(name, patch)
+            await self._write(name, patch, condition)
             return
         if name in self._records:
-            await self._delete(name)
+            await self._delete(name, condition)
         backend = self._backend(name)
         if backend is not None and not backend.enabled:
             raise Refused(409, f"the file itself says that {name} is disabled: change it there")
@@ -152,7 +157,7 @@ class Registrations:
         if self._in_file(name):
             raise Refused(409, f"{name} is declared in the file: it can be disabled here, not {done}")
 
-    async def _write(self, name: str, fields: dict[str, Any]) -> None:
+    async def _write(self, name: str, fields: dict[str, Any], condition: Condition = ANY) -> None:
         others = {other: record.value for other, record in self._records.items() if other != name}
         if len(others) >= MOST:
             raise Refused(409, f"there are {MOST} records already")
@@ -166,19 +171,15 @@ class Registrations:
         try:
             await self._store.put(REGISTRY, name, value, expect=self.version(name) or ABSENT)
         except Conflict:
-            raise _overtaken() from None
+            raise condition.overtaken() from None
         await self.refresh()
 
-    async def _delete(self, name: str) -> None:
+    async def _delete(self, name: str, condition: Condition) -> None:
         try:
             await self._store.delete(REGISTRY, name, expect=self.version(name) or ABSENT)
         except Conflict:
-            raise _overtaken() from None
+            raise condition.overtaken() from None
         await self.refresh()
-
-
-def _overtaken() -> Refused:
-    return Refused(409, "somebody else has changed the record meanwhile: read it again")
 
 
 def shown_problems(problems: Iterable[Problem]) -> list[dict[str, str]]:
