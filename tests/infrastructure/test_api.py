@@ -1,0 +1,237 @@
+"""The routes, who may use them, and what those are told who may not."""
+
+import json
+import subprocess
+
+import pytest
+
+from portico.aws.edge import chosen
+from tests import npm
+from tests.infrastructure import tools
+from tests.infrastructure.stack import Stack
+
+MCP = {
+    ("POST", "/mcp"): "Edge",
+    ("GET", "/mcp"): "Stream",
+    ("DELETE", "/mcp"): "Initialize",
+    ("POST", "/mcp/initialize"): "Initialize",
+    ("POST", "/mcp/tools-list"): "ToolsList",
+    ("POST", "/mcp/tools-call"): "ToolsCall",
+}
+OPERATORS = {
+    (verb, path): "Control"
+    for path, verbs in {
+        "/status": ["GET"],
+        "/status/{name}": ["GET"],
+        "/backends": ["GET", "POST"],
+        "/backends/{name}": ["GET", "PUT", "PATCH", "DELETE"],
+        "/services": ["GET", "POST"],
+        "/services/{name}": ["GET", "PUT", "PATCH", "DELETE"],
+    }.items()
+    for verb in verbs
+}
+OPEN = {
+    ("OPTIONS", "/mcp"): "Initialize",
+    ("GET", "/.well-known/{proxy+}"): "Metadata",
+    ("GET", "/health"): "Metadata",
+    ("GET", "/docs"): "Control",
+    ("GET", "/openapi.json"): "Control",
+}
+STREAMING = {("POST", "/mcp"), ("GET", "/mcp"), ("POST", "/mcp/tools-call")}
+
+
+def integration(operation):
+    return operation["x-amazon-apigateway-integration"]
+
+
+def test_the_api_is_regional_and_has_one_stage_that_is_throttled(smallest):
+    (api,) = smallest.of_type("AWS::ApiGateway::RestApi").values()
+    assert api["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+    (stage,) = smallest.of_type("AWS::ApiGateway::Stage").values()
+    (setting,) = stage["MethodSettings"]
+    assert (setting["HttpMethod"], setting["ResourcePath"]) == ("*", "/*")
+    assert int(setting["ThrottlingRateLimit"]) > 0
+    (deployment,) = smallest.of_type("AWS::ApiGateway::Deployment").values()
+    assert "StageName" not in deployment, "that would be a second stage"
+
+
+def test_every_route_leads_to_its_function(smallest):
+    routes = {route: integration(operation)["uri"] for route, operation in smallest.routes().items()}
+    expected = MCP | OPERATORS | OPEN
+    assert set(routes) == set(expected)
+    for route, function in expected.items():
+        assert f"/functions/{function}Function.Arn/" in routes[route], route
+
+
+def test_api_gateway_may_call_every_function_that_has_a_route(largest):
+    permitted = {
+        (
+            permission["FunctionName"].removesuffix(".Arn"),
+            permission["SourceArn"].split(":")[-1].partition("/")[2],
+        )
+        for permission in largest.of_type("AWS::Lambda::Permission").values()
+        if permission["Principal"] == "apigateway.amazonaws.com"
+    }
+    expected = {
+        (f"{function}Function", f"*/{verb}{path.replace('{proxy+}', '*').replace('{name}', '*')}")
+        for (verb, path), function in (MCP | OPERATORS | OPEN).items()
+    }
+    assert permitted == expected | {("AuthorizerFunction", "authorizers/*")}
+
+
+def test_streaming_routes_stream_as_long_as_they_may(smallest):
+    functions = smallest.of_type("AWS::Lambda::Function")
+    for route, operation in smallest.routes().items():
+        found = integration(operation)
+        function = functions[found["uri"].split("/functions/")[1].split(".Arn/")[0]]
+        wrapper = function["Environment"]["Variables"].get("AWS_LAMBDA_EXEC_WRAPPER")
+        if route in STREAMING:
+            assert found["responseTransferMode"] == "STREAM", route
+            assert found["uri"].endswith("/response-streaming-invocations"), route
+            assert "/2021-11-15/" in found["uri"], route
+            assert found["timeoutInMillis"] == function["Timeout"] * 1000 == 900_000, route
+            assert wrapper == "/opt/bootstrap", route
+            assert any(layer.startswith("StreamingLayer") for layer in function["Layers"]), route
+        else:
+            assert "responseTransferMode" not in found, route
+            assert found["uri"].endswith("/invocations"), route
+            assert function["Timeout"] <= 29, f"{route}: API Gateway waits no longer"
+            assert wrapper is None, route
+
+
+def test_with_tokens_every_route_but_the_open_ones_asks_the_authorizer(largest):
+    for route, operation in largest.routes().items():
+        assert operation.get("security", []) == ([] if route in OPEN else [{"Jwt": []}]), route
+    authorizer = largest.api()["securityDefinitions"]["Jwt"]["x-amazon-apigateway-authorizer"]
+    assert authorizer["type"] == "request"
+    assert authorizer["identitySource"] == "method.request.header.Authorization"
+    assert "/functions/AuthorizerFunction.Arn/invocations" in authorizer["authorizerUri"]
+    assert str(authorizer["authorizerResultTtlInSeconds"]) == "0"
+
+
+def test_without_tokens_operators_sign_their_requests(smallest):
+    """An open gateway is one thing, an open door to its configuration another."""
+    for route, operation in smallest.routes().items():
+        assert operation.get("security", []) == ([{"Iam": []}] if route in OPERATORS else []), route
+    schemes = smallest.api()["securityDefinitions"]
+    assert set(schemes) == {"Iam"}
+    assert schemes["Iam"]["x-amazon-apigateway-authtype"] == "awsSigv4"
+
+
+def test_a_change_of_the_way_in_is_deployed(template):
+    """SAM names a deployment after the API's text, in which conditions are not yet decided: a new name every time."""
+    again = json.loads(tools.run("python", "tests/infrastructure/translate.py", "template.yaml"))
+    names = [
+        {name for name, about in one["Resources"].items() if about["Type"] == "AWS::ApiGateway::Deployment"}
+        for one in (template, again)
+    ]
+    assert names[0] != names[1]
+
+
+def header(stack, response):
+    return stack.api()["x-amazon-apigateway-gateway-responses"][response]["responseParameters"][
+        "gatewayresponse.header.WWW-Authenticate"
+    ]
+
+
+def test_who_has_no_token_is_told_where_to_ask_for_one(template, smallest, largest):
+    """A static header: where the authorizer gave no verdict, there is no context."""
+    assert largest.api()["x-amazon-apigateway-gateway-responses"]["UNAUTHORIZED"]["statusCode"] == "401"
+    assert (
+        header(largest, "UNAUTHORIZED")
+        == """'Bearer resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'"""
+    )
+    assert header(smallest, "UNAUTHORIZED") == "'Bearer'"
+
+
+def test_who_may_not_is_told_what_the_authorizer_says(largest):
+    assert largest.api()["x-amazon-apigateway-gateway-responses"]["ACCESS_DENIED"]["statusCode"] == "403"
+    assert header(largest, "ACCESS_DENIED") == "context.authorizer.challenge"
+
+
+def test_a_path_that_is_not_there_is_not_found(smallest):
+    found = smallest.api()["x-amazon-apigateway-gateway-responses"]["MISSING_AUTHENTICATION_TOKEN"]
+    assert found["statusCode"] == "404"
+
+
+def test_what_api_gateway_says_itself_is_json(smallest):
+    for name, response in smallest.api()["x-amazon-apigateway-gateway-responses"].items():
+        assert json.loads(response["responseTemplates"]["application/json"]), name
+
+
+def test_tokens_without_an_address_are_refused(template):
+    rule = template["Rules"]["TokensNeedAnAddress"]
+    assert rule["RuleCondition"] == {"Fn::Equals": [{"Ref": "AuthMode"}, "jwt"]}
+    assert rule["Assertions"][0]["Assert"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "PublicBaseUrl"}, ""]}]}
+
+
+METHODS = [
+    *("initialize", "server/discover", "ping", "logging/setLevel"),
+    *("tools/list", "prompts/list", "resources/list", "resources/templates/list"),
+    *(
+        "tools/call",
+        "prompts/get",
+        "resources/read",
+        "completion/complete",
+        "subscriptions/listen",
+        "unknown",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def routed(template):
+    """What the CloudFront function makes of requests, each a verb, a path and the Mcp-Method header or None."""
+    code = Stack(template, MethodRouting="cloudfront").of_type("AWS::CloudFront::Function")["MethodRouter"][
+        "FunctionCode"
+    ]
+
+    def route(*requests):
+        events = [
+            {
+                "request": {
+                    "method": verb,
+                    "uri": path,
+                    "headers": {} if method is None else {"mcp-method": {"value": method}},
+                }
+            }
+            for verb, path, method in requests
+        ]
+        script = f"{code}\nconsole.log(JSON.stringify({json.dumps(events)}.map(e => handler(e).uri)));"
+        return json.loads(subprocess.check_output([npm.node(), "--eval", script], timeout=30))
+
+    return route
+
+
+def test_cloudfront_chooses_as_the_edge_does(routed):
+    paths = {
+        "initialize": "/mcp/initialize",
+        "tools_list": "/mcp/tools-list",
+        "tools_call": "/mcp/tools-call",
+    }
+    expected = [paths[chosen({"headers": {"Mcp-Method": method}})] for method in METHODS]
+    assert routed(*(("POST", "/mcp", method) for method in METHODS)) == expected
+
+
+def test_cloudfront_leaves_alone_what_names_no_method(routed):
+    requests = [
+        ("POST", "/mcp", None),
+        ("POST", "/mcp", ""),
+        ("GET", "/mcp", "tools/list"),
+        ("DELETE", "/mcp", "tools/list"),
+        ("POST", "/backends", "tools/list"),
+    ]
+    assert routed(*requests) == [path for _, path, _ in requests]
+
+
+def test_cloudfront_keeps_nothing_and_passes_on_tokens(largest):
+    (distribution,) = largest.of_type("AWS::CloudFront::Distribution").values()
+    config = distribution["DistributionConfig"]
+    assert config["DefaultCacheBehavior"]["CachePolicyId"] == "4135ea2d-6df8-44a3-9df3-4b5a84be39ad"
+    assert config["DefaultCacheBehavior"]["OriginRequestPolicyId"] == "b689b0a8-53d0-40ab-baf2-68738e2966ac"
+    assert config["Origins"][0]["OriginPath"] == f"/{stage_of(largest)}"
+
+
+def stage_of(stack):
+    (stage,) = stack.of_type("AWS::ApiGateway::Stage").values()
+    return stage["StageName"]

@@ -1,0 +1,177 @@
+"""What is deployed, and what it costs."""
+
+import re
+
+import yaml
+
+from tests.infrastructure import tools
+from tests.infrastructure.stack import Stack
+
+# Billed by use alone, storage of what they are given included.
+FREE_AT_REST = {
+    "AWS::ApiGateway::Deployment",
+    "AWS::ApiGateway::RestApi",
+    "AWS::ApiGateway::Stage",
+    "AWS::DynamoDB::Table",
+    "AWS::Events::Rule",
+    "AWS::IAM::Role",
+    "AWS::Lambda::EventInvokeConfig",
+    "AWS::Lambda::Function",
+    "AWS::Lambda::LayerVersion",
+    "AWS::Lambda::Permission",
+    "AWS::Logs::LogGroup",
+}
+FUNCTIONS = {
+    "Edge",
+    "Initialize",
+    "ToolsList",
+    "ToolsCall",
+    "Stream",
+    "Metadata",
+    "Control",
+    "Discovery",
+    "Reaper",
+}
+
+
+def test_the_template_and_its_translation_pass_the_linters(deployment_tools):
+    assert "is a valid SAM Template" in tools.run("make", "deploy-check")
+
+
+def test_the_smallest_stack_costs_nothing_at_rest(smallest):
+    assert {resource["Type"] for resource in smallest.resources.values()} - FREE_AT_REST == set()
+    (table,) = smallest.of_type("AWS::DynamoDB::Table").values()
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+    assert "ProvisionedThroughput" not in table
+    (stage,) = smallest.of_type("AWS::ApiGateway::Stage").values()
+    assert not stage.get("CacheClusterEnabled")
+    for function in smallest.of_type("AWS::Lambda::Function").values():
+        assert not {"SnapStart", "EphemeralStorage", "VpcConfig"} & set(function)
+
+
+def test_what_costs_comes_only_when_asked_for(template, largest):
+    here = {
+        resource["Type"] for resource in Stack(template, Hosts="fargate", NatGateway="no").resources.values()
+    }
+    assert {"AWS::EC2::VPC", "AWS::ECS::Cluster", "AWS::ECS::TaskDefinition"} <= here
+    assert not {"AWS::EC2::NatGateway", "AWS::EC2::EIP", "AWS::CloudFront::Distribution"} & here
+    assert {"AWS::EC2::NatGateway", "AWS::CloudFront::Distribution", "AWS::CloudFront::Function"} <= {
+        resource["Type"] for resource in largest.resources.values()
+    }
+
+
+def test_nobody_but_the_functions_reaches_a_host(largest):
+    groups = largest.of_type("AWS::EC2::SecurityGroup")
+    assert "SecurityGroupIngress" not in groups["FunctionSecurityGroup"]
+    (rule,) = groups["HostSecurityGroup"]["SecurityGroupIngress"]
+    assert rule["SourceSecurityGroupId"] == "FunctionSecurityGroup"
+    assert "CidrIp" not in rule
+    assert "TaskRoleArn" not in largest.resources["HostTask"]["Properties"]
+
+
+def test_what_calls_backends_is_in_the_hosts_network(largest):
+    functions = largest.of_type("AWS::Lambda::Function")
+    inside = {
+        name.removesuffix("Function") for name, function in functions.items() if "VpcConfig" in function
+    }
+    assert inside == {"ToolsCall", "Stream", "Discovery"}
+
+
+def test_there_are_nine_functions_and_the_authorizer_with_tokens(smallest, largest):
+    assert set(smallest.of_type("AWS::Lambda::Function")) == {f"{name}Function" for name in FUNCTIONS}
+    more = set(largest.of_type("AWS::Lambda::Function")) - set(smallest.of_type("AWS::Lambda::Function"))
+    assert more == {"AuthorizerFunction"}
+
+
+def test_every_parameter_says_what_it_is_and_has_a_default(template):
+    for name, about in template["Parameters"].items():
+        assert "Default" in about, name
+        assert len(about["Description"]) > 20, name
+    (groups,) = template["Metadata"].values()
+    grouped = [name for group in groups["ParameterGroups"] for name in group["Parameters"]]
+    assert sorted(grouped) == sorted(template["Parameters"])
+
+
+def test_addresses_that_would_break_the_challenge_are_refused(template):
+    pattern = template["Parameters"]["PublicBaseUrl"]["AllowedPattern"]
+    for good in ("", "https://mcp.example.com", "https://abc.execute-api.eu-west-1.amazonaws.com/prod"):
+        assert re.search(pattern, good), good
+    for bad in (
+        "http://mcp.example.com",
+        "https://mcp.example.com/",
+        "https://a'b",
+        'https://a/"b',
+        "https://",
+    ):
+        assert not re.search(pattern, bad), bad
+
+
+def test_the_output_is_the_url_for_clients(template, smallest, largest):
+    assert smallest.outputs["McpUrl"] == "https://Api.execute-api.us-east-1.amazonaws.com/prod/mcp"
+    assert largest.outputs["McpUrl"] == "https://mcp.example.com/mcp"
+    assert (
+        Stack(template, MethodRouting="cloudfront").outputs["McpUrl"] == "https://Distribution.DomainName/mcp"
+    )
+
+
+def test_the_table_is_what_the_store_expects(smallest):
+    (table,) = smallest.of_type("AWS::DynamoDB::Table").values()
+    assert [(key["AttributeName"], key["KeyType"]) for key in table["KeySchema"]] == [
+        ("PK", "HASH"),
+        ("SK", "RANGE"),
+    ]
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires", "Enabled": True}
+    assert table["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
+    assert table["SSESpecification"]["SSEEnabled"]
+
+
+def test_every_function_logs_where_logs_are_cleared_in_time(largest):
+    groups = largest.of_type("AWS::Logs::LogGroup")
+    for name, function in largest.of_type("AWS::Lambda::Function").items():
+        assert int(groups[function["LoggingConfig"]["LogGroup"]]["RetentionInDays"]) > 0, name
+
+
+def test_errors_and_throttling_of_every_function_raise_an_alarm(smallest, largest):
+    watched = {
+        (query["MetricStat"]["Metric"]["MetricName"], query["MetricStat"]["Metric"]["Dimensions"][0]["Value"])
+        for alarm in largest.of_type("AWS::CloudWatch::Alarm").values()
+        for query in alarm["Metrics"]
+        if "MetricStat" in query
+    }
+    functions = largest.of_type("AWS::Lambda::Function")
+    assert watched == {(metric, name) for metric in ("Errors", "Throttles") for name in functions}
+    for alarm in largest.of_type("AWS::CloudWatch::Alarm").values():
+        assert alarm["AlarmActions"] == ["AlarmTopic"]
+        assert len(alarm["Metrics"]) <= 10 + 1, "CloudWatch takes ten metrics and the expression"
+    assert not smallest.of_type("AWS::CloudWatch::Alarm")
+
+
+def test_backends_are_looked_at_every_minute_by_default(smallest, template):
+    rules = smallest.of_type("AWS::Events::Rule").values()
+    assert {rule["Targets"][0]["Arn"]: rule["ScheduleExpression"] for rule in rules} == {
+        "DiscoveryFunction.Arn": "rate(1 minute)",
+        "ReaperFunction.Arn": "rate(5 minutes)",
+    }
+    rare = Stack(template, DiscoverySchedule="rate(1 hour)").of_type("AWS::Events::Rule").values()
+    assert "rate(1 hour)" in {rule["ScheduleExpression"] for rule in rare}
+
+
+def test_functions_and_layers_are_of_one_architecture(template):
+    for architecture in ("arm64", "x86_64"):
+        stack = Stack(template, Architecture=architecture)
+        layers = stack.of_type("AWS::Lambda::LayerVersion")
+        for function in stack.of_type("AWS::Lambda::Function").values():
+            assert function["Architectures"] == [architecture]
+            for layer in function["Layers"]:
+                assert architecture in layers[layer]["CompatibleArchitectures"]
+
+
+def test_a_build_leaves_no_stale_layer():
+    """SAM's cache would overlook a change of authz/ or of the requirements."""
+    assert "cached = false" in (tools.ROOT / "samconfig.toml").read_text()
+
+
+def test_cloudformation_can_read_the_template():
+    """It knows no aliases."""
+    events = yaml.parse((tools.ROOT / "template.yaml").read_text())
+    assert not [event for event in events if isinstance(event, yaml.AliasEvent)]
