@@ -3,14 +3,16 @@
 import argparse
 import asyncio
 import json
+import math
+import os
 import sys
 from importlib.metadata import version
 from typing import Any
-from urllib.parse import urlsplit
 
 from portico.assembly import check_references
-from portico.cli import operators
+from portico.cli import doctor, operators
 from portico.cli.client import Caller, CallFailed
+from portico.cli.doctor.reading import is_web_address
 from portico.cli.serving import serve
 from portico.registry import InvalidConfig, load
 
@@ -25,6 +27,15 @@ examples:
 
 A value is read as JSON if it is JSON, and as text otherwise; '"5"' is the text 5.
 Progress goes to stderr, the result to stdout.
+"""
+DOCTOR = """\
+examples:
+  portico doctor http://127.0.0.1:8088/mcp
+  portico doctor https://gw.example.com/mcp --token-env TOKEN --tool clock_countdown steps=3
+
+Each line says ok, WARNING, FAILED, or - for what cannot be asked and why; under what is not well stands the fix.
+A tool is called only if it is named, or if it says that it is read-only and needs no arguments.
+Tokens and query strings are never shown. Exit status: 0 nothing failed, 1 something did, 2 wrong arguments.
 """
 
 
@@ -68,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     call.add_argument("tool", metavar="TOOL", help="its name, as `portico tools` shows it")
     call.add_argument("arguments", nargs="*", type=_pair, metavar="KEY=VALUE", help="what it takes")
     _add_operators(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -90,6 +102,35 @@ def _add_operators(commands: Any) -> None:
     ):
         command = _client(commands, name, text, action)
         command.add_argument("name", metavar="NAME", help="as `portico backends` shows it")
+
+
+def _add_doctor(commands: Any) -> None:
+    command = _command(
+        commands, "doctor", "check a gateway step by step, with the fix for what is not well", _doctor
+    )
+    command.formatter_class = argparse.RawDescriptionHelpFormatter
+    command.epilog = DOCTOR
+    command.usage = (
+        "portico doctor URL [--token-env NAME | --token TOKEN] [--tool NAME [KEY=VALUE ...]] "
+        "[--wait SECONDS] [--json]"
+    )
+    command.add_argument("url", type=_url, metavar="URL", help=f"the gateway, such as {URL}")
+    token = command.add_mutually_exclusive_group()
+    token.add_argument(
+        "--token-env", metavar="NAME", help="the environment variable that holds a bearer token"
+    )
+    token.add_argument("--token", help="the token itself, for all to see who may list processes")
+    command.add_argument(
+        "--tool", nargs="+", metavar=("NAME", "KEY=VALUE"), help="a tool to call, and its arguments"
+    )
+    command.add_argument(
+        "--wait",
+        type=_seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long to listen to a stream (default: 20)",
+    )
+    command.add_argument("--json", action="store_true", help="everything, as JSON; the lines go to stderr")
 
 
 def _command(commands: Any, name: str, text: str, action: Any) -> argparse.ArgumentParser:
@@ -117,9 +158,18 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of seconds, found {text!r}")
+    return seconds
+
+
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not is_web_address(text):
         raise argparse.ArgumentTypeError(f"expected a URL such as {URL}, found {text!r}")
     return text
 
@@ -184,3 +234,26 @@ def _call(arguments: argparse.Namespace) -> int:
         text = item.get("text") if isinstance(item, dict) and item.get("type") == "text" else None
         print(json.dumps(item) if text is None else text, file=sys.stderr if failed else sys.stdout)
     return 1 if failed else 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    token = arguments.token
+    if arguments.token_env is not None:
+        token = os.environ.get(arguments.token_env)
+        if not token:
+            print(f"portico: the environment variable {arguments.token_env} is not set", file=sys.stderr)
+            return 2
+    if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
+        print(
+            "portico: the token cannot stand in a header: it has spaces around it, or other than ASCII",
+            file=sys.stderr,
+        )
+        return 2
+    tool, *pairs = arguments.tool or [None]
+    try:
+        given = dict(map(_pair, pairs))
+    except argparse.ArgumentTypeError as error:
+        print(f"portico: --tool: {error}", file=sys.stderr)
+        return 2
+    target = doctor.Target(arguments.url, token, tool, given, arguments.wait)
+    return asyncio.run(doctor.run(target, as_json=arguments.json))
