@@ -42,11 +42,8 @@ def token(said: dict[str, Any] | None, url: str, now: float) -> Finding:
     named = audience if isinstance(audience, list) else [audience]
     if audience is not None and url not in named:
         text = f"its audience is {', '.join(map(str, named))}, not {url}"
-        return warning(
-            "token",
-            text,
-            "ask for a token with `resource` set to this URL, unless auth.issuers names that audience",
-        )
+        fix = "ask for a token with `resource` set to this URL, unless auth.issuers names that audience"
+        return warning("token", text, fix)
     return ok("token", f"valid for {_span(times['exp'] - now)}" if "exp" in times else "it never expires")
 
 
@@ -62,10 +59,9 @@ def skew(date: str | None, now: float, tolerance: float) -> Finding:
     if off <= NOTICED_S:
         return ok("clock", "both clocks agree")
     which = "ahead of" if ahead > 0 else "behind"
-    say = failed if off > REFUSED_S else warning
-    return say(
-        "clock", f"the server's clock is {_span(abs(ahead))} {which} this one: tokens will be refused", FIX
-    )
+    say, are = (failed, "are") if off > REFUSED_S else (warning, "may be")
+    text = f"the server's clock is {_span(abs(ahead))} {which} this one: tokens {are} refused"
+    return say("clock", text, FIX)
 
 
 def _is_time(value: Any) -> bool:

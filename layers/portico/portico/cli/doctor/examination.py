@@ -14,7 +14,7 @@ from portico.cli.doctor.reading import is_web_address
 from portico.http1 import address
 
 ELSEWHERE: Final = "https://elsewhere.invalid"
-NO_TOKEN: Final = "a token is asked for: give one with --token-env NAME"
+CLOSED: Final = "a token is asked for: give one with --token-env NAME"
 CONNECTIONS: Final = 3
 """As many new ones are tried with one session: behind a balancer they reach several instances."""
 
@@ -100,7 +100,7 @@ class Examination:
         await self._forget(told)
         self._say(challenges.challenge(told, loopback=surroundings.is_loopback(self._target.url)))
         if challenges.asks_for_token(told):
-            self._closed = "" if self._target.token else NO_TOKEN
+            self._closed = "" if self._target.token else CLOSED
             await self._documents(told)
             forged = await self._probe.initialize(token=False, forged=challenges.FORGED)
             await self._forget(forged)
@@ -141,7 +141,7 @@ class Examination:
         if token:
             self._say(clock.token(clock.claims(token), self._target.url, time.time()))
         else:
-            self._say(skipped("token", "none was given, and none is asked for"))
+            self._say(skipped("token", "none was given"))
         opened = await self._probe.initialize()
         found = speech.initialize(opened)
         self._say(found)

@@ -43,12 +43,15 @@ def show(finding: Finding, out: TextIO) -> None:
 
 
 def summary(counts: dict[str, int]) -> str:
-    warnings = f"{counts['warning']} warning{'' if counts['warning'] == 1 else 's'}"
-    if counts["failed"]:
-        return f"not well: {counts['failed']} failed, {warnings}, {counts['ok']} ok"
-    if counts["warning"]:
-        return f"well, with {warnings}: {counts['ok']} ok"
-    return f"well: {counts['ok']} ok"
+    word = (
+        "not well"
+        if counts["failed"]
+        else "well, as far as it was asked"
+        if counts["not applicable"]
+        else "well"
+    )
+    found = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return f"{word}: {found}"
 
 
 def document(target: Target, findings: list[Finding], counts: dict[str, int]) -> dict[str, Any]:

@@ -31,12 +31,13 @@ def _unreachable(url: str, text: str, cause: BaseException) -> Finding:
         fix = (
             "if the port speaks plain HTTP, use http://; else look at the TLS versions that the server takes"
         )
-        return failed(
-            "connection", f"no TLS there ({(cause.reason or str(cause)).lower().replace('_', ' ')})", fix
-        )
+        why = (getattr(cause, "reason", None) or str(cause)).lower().replace("_", " ")
+        return failed("connection", f"no TLS there ({why})", fix)
     if isinstance(cause, TimeoutError):
         return failed(
-            "connection", text, "look at security groups, firewalls and routes: packets are dropped silently"
+            "connection",
+            text,
+            "look at security groups, firewalls and routes: packets are dropped silently; or the port speaks no TLS",
         )
     if isinstance(cause, ConnectionRefusedError) or "Connect call failed" in str(cause):
         fix = (
