@@ -14,8 +14,10 @@ import boto3
 import pytest
 from moto import mock_aws
 
+from portico.signing import Credentials
 from portico.stores.base import Store
 from portico.stores.dynamodb import DynamoStore, create_table
+from portico.stores.dynamodb_client import DynamoClient
 from portico.stores.memory import MemoryStore
 from portico.stores.sqlite import SqliteStore
 
@@ -92,10 +94,11 @@ def _memory(_: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 @contextmanager
-def _table(client: Any) -> Iterator[Place]:
+def _table(client: Any, used: Any = None) -> Iterator[Place]:
+    """`used`: what the store talks through, if not that client."""
     table = f"portico-{secrets.token_hex(4)}"
     create_table(client, table)
-    yield Place(lambda clock: DynamoStore(table, client, clock), lambda: len(scan(client, table)))
+    yield Place(lambda clock: DynamoStore(table, used or client, clock), lambda: len(scan(client, table)))
     client.delete_table(TableName=table)
 
 
@@ -116,4 +119,22 @@ def _dynamodb_local(request: pytest.FixtureRequest) -> Iterator[Place]:
         yield place
 
 
-PLACES = {"sqlite": _sqlite, "memory": _memory, "moto": _moto, "dynamodb-local": _dynamodb_local}
+@contextmanager
+def _dynamodb_local_without_boto3(request: pytest.FixtureRequest) -> Iterator[Place]:
+    endpoint = request.getfixturevalue("dynamodb_local")
+    own = DynamoClient("eu-west-1", lambda: Credentials("test", "test"), endpoint)
+    with (
+        closing(own),
+        closing(dynamodb_client(endpoint_url=endpoint)) as client,
+        _table(client, own) as place,
+    ):
+        yield place
+
+
+PLACES = {
+    "sqlite": _sqlite,
+    "memory": _memory,
+    "moto": _moto,
+    "dynamodb-local": _dynamodb_local,
+    "dynamodb-local-without-boto3": _dynamodb_local_without_boto3,
+}

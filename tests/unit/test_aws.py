@@ -11,8 +11,8 @@ from botocore.credentials import Credentials as BotoCredentials
 
 from portico.aws.edge import chosen
 from portico.aws.eventstream import BrokenStream, Decoder, Event
-from portico.aws.signing import Credentials, signed
 from portico.settings import Dispatch, dispatch_from, settings_from
+from portico.signing import Credentials, signed
 
 
 @pytest.mark.parametrize("token", ["", "session-token"])

@@ -11,7 +11,7 @@ import portico
 ROOT = Path(portico.__file__).parent
 LAYERS = [
     {"protocol"},
-    {"errors", "catalogue", "registry", "replies", "settings", "status"},
+    {"errors", "catalogue", "registry", "replies", "settings", "signing", "status"},
     {"router", "http1", "stores", "sessions", "errands", "client"},
     {"backends", "relay", "mailbox", "requests", "hearing", "registrations"},
     {"tasks"},

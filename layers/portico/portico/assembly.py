@@ -121,9 +121,13 @@ class Portico:
 
     def _declare(self, registry: Registry) -> set[str]:
         """Which backends are new or changed."""
-        before = {backend.name: backend for backend in self._broker.registry.backends}
+        now = self._broker.registry
+        same = (now.gateway, now.limits) == (registry.gateway, registry.limits)
+        before = {backend.name: backend for backend in now.backends} if same else {}
         declared = {backend.name: backend for backend in registry.backends if backend.enabled}
         changed = {name for name, backend in declared.items() if before.get(name) != backend}
+        if registry.store != self._registry.store:
+            log.warning("another store is used only after a restart")
         self._broker.registry = registry
         self._broker.backends = {
             name: self._broker.backends[name]

@@ -52,6 +52,9 @@ TELL_S: Final = 10.0
 
 AtBackend = Callable[[RemoteBackend, UpstreamSession, Headers], Awaitable[None]]
 
+MOST_IN_HEADER = 4096
+"""Many servers refuse longer headers; what is too long for one is in the body anyway."""
+
 log = logging.getLogger("portico.broker")
 
 
@@ -352,7 +355,11 @@ class Broker:
         self, backend: RemoteBackend, decision: Forward, request: LegacyRequest | ModernRequest
     ) -> Headers:
         sent = lines(backend, request.headers)
-        sent += [(name.encode(), _header_value(value)) for name, value in decision.headers.items()]
+        sent += [
+            (name.encode(), _header_value(value))
+            for name, value in decision.headers.items()
+            if len(value) <= MOST_IN_HEADER
+        ]
         sent.append((b"x-mcp-servername", backend.name.encode()))
         if request.message.kind == "request":
             sent.append((b"x-mcp-method", request.message.method.encode()))

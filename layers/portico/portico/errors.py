@@ -11,9 +11,12 @@
 A client's fault is no exception but a value: `protocol.jsonrpc.Rejection`.
 """
 
+import logging
 from typing import ClassVar
 
 from portico.protocol.jsonrpc import BACKEND_FAILED, BACKEND_TIMED_OUT, Id, Rejection
+
+log = logging.getLogger("portico.errors")
 
 
 class PorticoError(Exception):
@@ -66,6 +69,10 @@ class EraChanged(BackendRefused):
 
 
 def refused(status: int, body: bytes) -> BackendRefused:
-    """What an HTTP error of a legacy backend means. Modern errors have numbers that no legacy server gives."""
-    text = f"the backend answered {status}: {body[:200].decode('utf-8', 'replace')}"
+    """What an HTTP error of a legacy backend means. Modern errors have numbers that no legacy server gives.
+
+    Its text is for the log only: it may name what a client must not know, such as the upstream session.
+    """
+    log.info("a backend answered %d: %s", status, body[:500].decode("utf-8", "replace"))
+    text = f"the backend answered {status}"
     return EraChanged(status, text) if status == 400 and b"-3202" in body else BackendRefused(status, text)

@@ -30,6 +30,9 @@ from portico.upstream import lines
 LOOK_S = 1.0
 """How often a stream looks whether its session has ended, got a new upstream session, or speaks on another stream."""
 
+SPEAKING_S = 90.0
+"""A stream that has not said for so long that it speaks has died with its process, and another one may."""
+
 OPEN_S = 1.0
 """How long a session's first call waits for the backend's own stream: what comes before that is open is lost."""
 
@@ -76,22 +79,25 @@ class Listening:
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=256)
         self._id = uuid.uuid4().hex
         self._speaks = asyncio.Event()
+        self._said_so = 0.0
 
     def _frame(self, data: bytes, retry: int | None = None) -> bytes:
         cursor = Cursor(heard=dict(self._heard), known=dict(self._known))
         return sse.encode(data, cursor.encode(), retry)
 
     async def frames(self) -> AsyncIterator[bytes]:
-        await self._sessions.listen(self._session, self._id)
-        self._speaks.set()
-        yield self._frame(b"", 1000) if self._session.version in versions.RESUMABLE else b": open\n\n"
-        catalogue = asyncio.create_task(self._watch_catalogue())
-        session = asyncio.create_task(self._watch_session())
-        self._streams.setdefault(self._session.id, set()).add(self._attend)
         ends = time.monotonic() + self._limits.stream_s if self._limits.stream_s else float("inf")
         beat = time.monotonic() + self._limits.keepalive_s
+        watching: list[asyncio.Task[None]] = []
         try:
-            while not session.done():
+            await self._speak()
+            yield self._frame(b"", 1000) if self._session.version in versions.RESUMABLE else b": open\n\n"
+            watching = [
+                asyncio.create_task(self._watch_session()),
+                asyncio.create_task(self._watch_catalogue()),
+            ]
+            self._streams.setdefault(self._session.id, set()).add(self._attend)
+            while not watching[0].done():
                 now = time.monotonic()
                 if now >= ends or self._closing.is_set():
                     yield self._frame(b"", 100)
@@ -103,13 +109,22 @@ class Listening:
                 if data is not None:
                     yield self._frame(data)
         finally:
-            self._streams[self._session.id].discard(self._attend)
-            if not self._streams[self._session.id]:
-                del self._streams[self._session.id]
-            catalogue.cancel()
-            session.cancel()
+            for task in watching:
+                task.cancel()
             self._be_quiet()
-            await asyncio.shield(self._sessions.stop_listening(self._session, self._id))
+            await asyncio.shield(self._leave())
+
+    async def _speak(self) -> None:
+        self._said_so = time.monotonic()
+        await self._sessions.listen(self._session, self._id, SPEAKING_S)
+        self._speaks.set()
+
+    async def _leave(self) -> None:
+        others = self._streams.get(self._session.id, set()) - {self._attend}
+        self._streams[self._session.id] = others
+        if not others:
+            del self._streams[self._session.id]
+        await self._sessions.stop_listening(self._session, self._id)
 
     async def _next(self, seconds: float) -> bytes | None:
         try:
@@ -142,12 +157,11 @@ class Listening:
     async def _watch_session(self) -> None:
         """Ends when the session does."""
         while (session := await self._sessions.find(self._session.id)) is not None:
-            if not session.listener:
-                await self._sessions.listen(session, self._id)
-            elif session.listener != self._id:
+            if session.listener not in ("", self._id):
                 self._be_quiet()
             else:
-                self._speaks.set()
+                if not session.listener or time.monotonic() > self._said_so + SPEAKING_S / 3:
+                    await self._speak()
                 self._listen_to(session, late=True)
             await asyncio.sleep(LOOK_S)
 

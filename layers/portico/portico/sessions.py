@@ -105,10 +105,10 @@ class Sessions:
             listener=listener,
         )
 
-    async def listen(self, session: Session, listener: str) -> None:
-        """From now on this stream speaks, and no other."""
+    async def listen(self, session: Session, listener: str, seconds: float) -> None:
+        """From now on this stream speaks, and no other, until it has not said so again for that time."""
         partition = _partition(session.id)
-        await self._store.put(partition, _LISTENER, listener.encode(), expires_at=session.expires_at)
+        await self._store.put(partition, _LISTENER, listener.encode(), expires_at=self._clock() + seconds)
         if await self._store.get(partition, _ABOUT) is None:
             await self._store.delete(partition, _LISTENER)
 

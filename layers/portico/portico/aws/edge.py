@@ -11,12 +11,12 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from portico.aws.eventstream import BrokenStream, Decoder
-from portico.aws.signing import Credentials, signed
 from portico.client import Receive, Scope, Send
 from portico.errors import BackendError
 from portico.http1 import Exchange, HttpClient
 from portico.protocol.jsonrpc import INTERNAL_ERROR, Rejection, error
 from portico.settings import Dispatch
+from portico.signing import Credentials, credentials_from, signed
 
 LISTED: Final = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list"})
 BEGUN: Final = frozenset({"initialize", "server/discover", "ping", "logging/setLevel"})
@@ -84,12 +84,7 @@ class Lambda:
 
     async def _open(self, path: str, event: dict[str, Any]) -> Exchange:
         body = json.dumps(event).encode()
-        own = self._environment
-        credentials = Credentials(
-            own.get("AWS_ACCESS_KEY_ID", ""),
-            own.get("AWS_SECRET_ACCESS_KEY", ""),
-            own.get("AWS_SESSION_TOKEN", ""),
-        )
+        credentials = credentials_from(self._environment) or Credentials("", "")
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         host = urlsplit(self._base).netloc
         headers = signed(credentials, "lambda", self._region, host, path, body, stamp)

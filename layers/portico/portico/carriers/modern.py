@@ -65,7 +65,6 @@ async def refused(exchange: Exchange, message: Message) -> Reply:
         exchange.close()
         if isinstance(answer, Message) and "error" in answer.top and answer.id == message.id:
             return Reply(exchange.status, body)
-        text = body[:200].decode("utf-8", "replace")
-        raise EraChanged(exchange.status, f"the backend answered {exchange.status}: {text}")
+        raise EraChanged(exchange.status, f"the backend answered {exchange.status}")
     await refuse_other_than_200(exchange)
     raise AssertionError("200 is no refusal")

@@ -7,13 +7,16 @@ after it, so that a head without its chunks means that the record has been rewri
 
 import asyncio
 import math
+import os
 import secrets
 import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from portico.signing import credentials_from
 from portico.stores.base import ABSENT, Conflict, Record
+from portico.stores.dynamodb_client import DynamoClient
 
 COMPRESS_OVER: Final = 4_096
 CHUNK_BYTES: Final = 350_000  # an item may have 400 KB, names and keys included
@@ -255,6 +258,17 @@ def create_table(client: Any, table: str) -> None:
 
 
 def _new_client() -> Any:
+    """One of our own where the environment has all it needs, as on Lambda: importing boto3 takes longer than the rest."""
+    environment = os.environ
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    endpoint = environment.get("AWS_ENDPOINT_URL_DYNAMODB") or environment.get("AWS_ENDPOINT_URL")
+    if region and credentials_from(environment) is not None:
+        return DynamoClient(region, lambda: credentials_from(environment), endpoint)
+    return _boto3_client()
+
+
+def _boto3_client() -> Any:
+    """It knows all the other places where credentials may be."""
     try:
         import boto3  # noqa: PLC0415
         from botocore.config import Config  # noqa: PLC0415

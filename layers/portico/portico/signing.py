@@ -1,7 +1,8 @@
-"""AWS Signature Version 4, for the one call that must not wait for boto3 to be imported. Pure."""
+"""AWS Signature Version 4, for where nobody should wait for boto3 to be imported. Pure."""
 
 import hashlib
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -17,11 +18,19 @@ class Credentials:
 
 
 def signed(
-    credentials: Credentials, service: str, region: str, host: str, path: str, body: bytes, stamp: str
+    credentials: Credentials,
+    service: str,
+    region: str,
+    host: str,
+    path: str,
+    body: bytes,
+    stamp: str,
+    **more: str,
 ) -> dict[str, str]:
-    """The headers of a signed POST. `stamp` is the time as 20260728T120000Z."""
+    """The headers of a signed POST. `stamp` is the time as 20260728T120000Z; `more` are further headers, with _ for -."""
     digest = hashlib.sha256(body).hexdigest()
     headers = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": stamp}
+    headers |= {name.replace("_", "-"): value for name, value in more.items()}
     if credentials.token:
         headers["x-amz-security-token"] = credentials.token
     names = ";".join(sorted(headers))
@@ -35,3 +44,11 @@ def signed(
     signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     where = f"Credential={credentials.key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
     return headers | {"authorization": f"{ALGORITHM} {where}"}
+
+
+def credentials_from(environment: Mapping[str, str]) -> Credentials | None:
+    """Those that Lambda and most others put into the environment."""
+    key_id, secret = environment.get("AWS_ACCESS_KEY_ID"), environment.get("AWS_SECRET_ACCESS_KEY")
+    if not key_id or not secret:
+        return None
+    return Credentials(key_id, secret, environment.get("AWS_SESSION_TOKEN", ""))
