@@ -1,0 +1,114 @@
+"""The layer with the package: what is in it, and that a bare Python of Lambda's version can import it."""
+
+import importlib.util
+import json
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.infrastructure import tools
+from tests.infrastructure.tools import BIN, ROOT
+
+MEGABYTES = 50
+ARCHITECTURE = "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
+
+
+@pytest.fixture(scope="session")
+def layer(deployment_tools):
+    """Built for this machine."""
+    tools.run("make", "layer", f"ARCH={ARCHITECTURE}")
+    return ROOT / ".cache" / "layer" / ARCHITECTURE / "python"
+
+
+def files(layer):
+    return [path for path in layer.rglob("*") if path.is_file()]
+
+
+def python(layer, code, folder, **environment):
+    """A Python without site-packages, and with nothing in its environment but what is given."""
+    done = subprocess.run(
+        [BIN / "python", "-B", "-S", "-s", "-c", code],
+        env={"PYTHONPATH": f"{folder}:{layer}", **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_layer_is_small_enough(layer):
+    assert sum(path.stat().st_size for path in files(layer)) / 1e6 <= MEGABYTES
+
+
+def test_every_module_has_bytecode_that_is_never_checked_against_its_source(layer):
+    """Lambda's files are read-only, and their times are not those of the build."""
+    for source in layer.rglob("*.py"):
+        compiled = source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc"
+        assert compiled.exists(), source
+        assert compiled.read_bytes()[4:8] == b"\x01\0\0\0", source  # hash-based, unchecked: PEP 552
+
+
+def test_nothing_is_in_the_layer_that_is_of_no_use_there(layer):
+    top = {path.name for path in layer.iterdir()}
+    assert not top & {"boto3", "botocore", "uvicorn", "uvloop", "pytest", "pip", "bin"}
+    assert not (layer / "portico" / "cli").exists()
+    useless = {path for path in files(layer) if path.suffix in {".pyi", ".pyx", ".pxd", ".c", ".h"}}
+    other = {path for path in layer.rglob("*.pyc") if ".cpython-313." not in path.name}
+    assert useless | other == set()
+    assert not [path for path in layer.rglob("tests") if path.is_dir()]
+
+
+def test_the_layer_holds_what_was_locked(layer):
+    locked = dict(
+        re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements/lambda.txt").read_text(), re.MULTILINE)
+    )
+    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    there = json.loads(python(layer, code, layer))
+    assert {name.lower().replace("_", "-"): version for name, version in there.items()} == locked
+
+
+def test_native_parts_are_for_this_machine_and_can_be_loaded(layer):
+    assert list(layer.rglob("*.so"))
+    code = (
+        "import cryptography.hazmat.bindings._rust, httptools, pydantic_core, yaml, jwt, mangum, fastapi\n"
+        "from aws_lambda_powertools import Logger, Metrics\nassert yaml.CSafeLoader"
+    )
+    python(layer, code, layer)
+
+
+def test_every_module_of_the_package_can_be_imported(layer):
+    modules = [
+        ".".join(path.relative_to(layer).with_suffix("").parts).removesuffix(".__init__")
+        for package in ("portico", "authz")
+        for path in (layer / package).rglob("*.py")
+    ]
+    assert "portico.aws.edge" in modules
+    python(layer, f"import importlib\nfor name in {modules!r}: importlib.import_module(name)", layer)
+
+
+def test_the_streaming_layer_lies_where_the_functions_look_for_it(deployment_tools, tmp_path):
+    tools.run("make", "-f", "layers/streaming/Makefile", "build-StreamingLayer", ARTIFACTS_DIR=str(tmp_path))
+    assert (tmp_path / "bootstrap").stat().st_mode & 0o111
+    assert (tmp_path / "python" / "portico_streaming.py").exists()
+
+
+def test_a_layer_is_not_built_into_nowhere(deployment_tools):
+    for folder in ("portico", "streaming"):
+        done = subprocess.run(
+            ["make", "-f", ROOT / "layers" / folder / "Makefile"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert "ARTIFACTS_DIR" in done.stderr
+
+
+def test_no_handler_hides_a_library(layer):
+    """Python looks into the functions' folder first."""
+    for path in Path(ROOT, "functions").glob("*.py"):
+        assert importlib.util.find_spec(path.stem) is None, path.name
+        assert not (layer / path.stem).exists(), path.name
