@@ -8,17 +8,18 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend
 from portico.carriers.modern import mirrored, refused
+from portico.carriers.pieces import Pieces, replied
 from portico.errors import BackendBroken, BackendError, BackendTimedOut, EraChanged
 from portico.http1 import Exchange, Headers
 from portico.mailbox import Mailbox
 from portico.protocol import jsonrpc, mirrors, sse, translate
 from portico.protocol.inbound import accepts
-from portico.protocol.jsonrpc import INTERNAL_ERROR, Id, Message, Rejection
+from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Id, Message, Rejection
 from portico.protocol.tickets import Ticket, issue_ticket
 from portico.registry import Limits
 from portico.relay import head, whole
@@ -33,8 +34,6 @@ LOOK_AFTER_S: Final = 0.3
 """Only then is it worth looking into the store for a cancellation that came in elsewhere."""
 
 Letter = dict[str, Any]
-Pieces = AsyncGenerator[tuple[bool, bytes], None]
-"""Messages for the client, empty ones to keep it waiting; the last is marked."""
 
 
 def call_box(session_id: str, request_id: Id) -> str:
@@ -61,7 +60,7 @@ class LegacyToModern:
             return Reply(200, jsonrpc.result(message.id, {}))
         headers = [*sent, *mirrored(message.method, upstream_name), *_params(request)]
         call = _Call(backend, body, request, headers, self._mailbox, self._limits())
-        return await call.reply()
+        return await replied(call.pieces(), request.headers)
 
 
 def _params(request: LegacyRequest) -> Headers:
@@ -98,27 +97,7 @@ class _Call:
         self._heard = False
         self._reader: asyncio.Task[None] | None = None
 
-    async def reply(self) -> Reply:
-        pieces = self._pieces()
-        try:
-            final, first = await anext(pieces)
-        except StopAsyncIteration:
-            return Reply(202)
-        if final:
-            await pieces.aclose()
-            return Reply(200, first)
-        if accepts(self._request.headers, "text/event-stream"):
-            return Reply(200, frames=_frames(first, pieces))
-        return Reply(200, await self._only_answer(pieces))
-
-    async def _only_answer(self, pieces: Pieces) -> bytes:
-        """For a client that takes only JSON: nothing can be asked of it."""
-        async for final, piece in pieces:
-            if final:
-                return piece
-        return b""
-
-    async def _pieces(self) -> Pieces:
+    async def pieces(self) -> Pieces:
         """Messages for the client, the last of them marked. Nothing more once the client has cancelled.
 
         A backend that turns out to be of another era before it has said anything is the caller's business.
@@ -132,7 +111,7 @@ class _Call:
                 raise
             if not self._cancelled:
                 failure = error if isinstance(error, BackendError) else BackendBroken(str(error))
-                yield True, jsonrpc.error(failure.rejection(self._backend.name, self._message.id))
+                yield 200, jsonrpc.error(failure.rejection(self._backend.name, self._message.id))
         finally:
             self._letters.close()
             self._reader.cancel()
@@ -158,13 +137,13 @@ class _Call:
             async for message in self._said(f"{jsonrpc.dumps(self._message.id)}-{number}", params):
                 self._heard = True
                 if message is None or message.kind == "notification":
-                    yield False, message.text.encode() if message else b""
+                    yield 0, message.text.encode() if message else b""
                 else:
                     answer = message
             needed = _needed(answer) if answer and not self._cancelled else None
             if needed is None:
                 if answer and not self._cancelled:
-                    yield True, translate.result_to_legacy(answer, self._message.method, self._message.id)
+                    yield 200, translate.result_to_legacy(answer, self._message.method, self._message.id)
                 return
             responses: dict[str, Any] = {}
             async for piece in self._ask(needed.get("inputRequests") or {}, responses):
@@ -176,13 +155,17 @@ class _Call:
 
     async def _ask(self, questions: dict[str, Any], responses: dict[str, Any]) -> Pieces:
         """Put the backend's questions to the client, and wait until each is answered."""
+        if questions and not accepts(self._request.headers, "text/event-stream"):
+            mute = "the backend has questions, and this client takes no stream to be asked on"
+            yield 200, jsonrpc.error(Rejection(200, INVALID_REQUEST, mute, id=self._message.id))
+            return
         for key, question in questions.items():
-            yield False, self._question(key, question)
+            yield 0, self._question(key, question)
         async for letter in self._answered(set(questions)):
             if letter is None:
-                yield False, b""
+                yield 0, b""
             elif "error" in letter:
-                yield True, self._failed(letter["error"])
+                yield 200, self._failed(letter["error"])
                 return
             else:
                 responses[letter["key"]] = letter["result"]
@@ -259,15 +242,6 @@ class _Call:
                 id=self._message.id,
             )
         )
-
-
-async def _frames(first: bytes, pieces: Pieces) -> AsyncIterator[bytes]:
-    try:
-        yield sse.encode(first) if first else sse.KEEP_ALIVE
-        async for _, piece in pieces:
-            yield sse.encode(piece) if piece else sse.KEEP_ALIVE
-    finally:
-        await pieces.aclose()
 
 
 def _needed(answer: Message) -> dict[str, Any] | None:

@@ -8,18 +8,18 @@ import json
 import secrets
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend
 from portico.carriers.continuations import ALIVE_S, HELD, Continuation
 from portico.carriers.leases import Leases
-from portico.carriers.modern import streamed
+from portico.carriers.pieces import Pieces, replied
 from portico.errands import Errands
 from portico.errors import BackendError, EraChanged
 from portico.http1 import Headers
 from portico.mailbox import Letters, Mailbox
-from portico.protocol import jsonrpc, modern, sse, states, translate
+from portico.protocol import jsonrpc, modern, states, translate
 from portico.protocol.jsonrpc import INVALID_PARAMS, Message, Rejection
 from portico.protocol.states import State
 from portico.registry import Limits, Registry
@@ -36,8 +36,6 @@ SILENT_S: Final = 3 * ALIVE_S
 """How long a holder elsewhere may be silent before it is taken for dead."""
 
 Letter = dict[str, Any]
-Pieces = AsyncGenerator[tuple[int, bytes], None]
-"""Messages for the client with status 0, empty ones to keep it waiting; the last has its own status."""
 
 
 class ModernToLegacy:
@@ -110,12 +108,7 @@ class ModernToLegacy:
     async def _round(
         self, continuation: str, box: str, request: ModernRequest, start: Letter | Continuation
     ) -> Reply:
-        pieces = self._pieces(continuation, box, request, start)
-        status, first = await anext(pieces)
-        if status:
-            await pieces.aclose()
-            return Reply(status, first)
-        return await streamed(_frames(first, pieces), request)
+        return await replied(self._pieces(continuation, box, request, start), request.headers)
 
     async def _pieces(
         self, continuation: str, box: str, request: ModernRequest, start: Letter | Continuation
@@ -237,15 +230,6 @@ class ModernToLegacy:
         if self._held:
             await asyncio.wait(self._held, timeout=2)
         self._leases.close()
-
-
-async def _frames(first: bytes, pieces: Pieces) -> AsyncIterator[bytes]:
-    try:
-        yield sse.encode(first) if first else sse.KEEP_ALIVE
-        async for _, piece in pieces:
-            yield sse.encode(piece) if piece else sse.KEEP_ALIVE
-    finally:
-        await pieces.aclose()
 
 
 def _note(text: str, request: ModernRequest) -> bytes:
