@@ -170,7 +170,7 @@ def test_wrong_arguments_are_named(arguments, message):
 def test_help_tells_all_that_there_is():
     overview = portico("--help")
     assert overview.returncode == 0
-    for name in ("serve", "check", "status", "tools", "call"):
+    for name in ("serve", "check", "status", "tools", "call", "doctor"):
         assert f"    {name} " in overview.stdout
         one = portico(name, "--help")
         assert one.returncode == 0

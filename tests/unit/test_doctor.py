@@ -7,6 +7,8 @@ import socket
 import ssl
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from portico.cli.doctor import challenges, clock, metadata, reading, report, speech, streams, surroundings
 from portico.cli.doctor.examination import Target
@@ -76,8 +78,9 @@ def test_an_open_gateway_is_fine_on_loopback_only():
     assert is_like(
         challenges.challenge(let_in, loopback=False), "warning", "no token is asked for", "auth.mode"
     )
-    assert surroundings.is_loopback("http://localhost:1/mcp") and surroundings.is_loopback("http://[::1]/mcp")
-    assert not surroundings.is_loopback("http://127.example/mcp".replace("127.", "gw."))
+    near = ("http://localhost:1/mcp", "http://[::1]/mcp", "http://127.1.2.3/mcp")
+    assert all(map(surroundings.is_loopback, near))
+    assert not any(map(surroundings.is_loopback, ("http://127.example/mcp", "http://10.0.0.1/mcp")))
 
 
 def test_a_host_that_is_not_served_is_no_matter_of_tokens():
@@ -433,6 +436,81 @@ def test_a_subscription_is_acknowledged_first():
     """G1.93"""
     assert is_like(streams.stream("subscription", heard((0.1, ACK), (1.1, ALIVE))), "ok", "1.0 s")
     assert is_like(streams.stream("subscription", heard((0.1, OPEN), (1.1, ALIVE))), "failed", "acknowledged")
+
+
+# Whatever is answered
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = (
+    "message",
+    "code",
+    "tools",
+    "name",
+    "annotations",
+    "inputSchema",
+    "isError",
+    "content",
+    "resource",
+    "issuer",
+)
+MORE = (
+    "authorization_servers",
+    "token_endpoint",
+    "protocolVersion",
+    "serverInfo",
+    "supportedVersions",
+    "status",
+)
+THINGS = st.dictionaries(st.sampled_from(NAMES + MORE), JSON, max_size=6)
+MESSAGES = (
+    JSON
+    | THINGS
+    | st.fixed_dictionaries({"result": JSON | THINGS})
+    | st.fixed_dictionaries({"error": THINGS})
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(
+        ["www-authenticate", "location", "content-type", "cache-control", "mcp-session-id", "date"]
+    ),
+    st.text(max_size=20) | st.sampled_from(["Bearer x=", 'Bearer resource_metadata="', "text/html"]),
+)
+ANSWERS = st.builds(
+    lambda status, headers, message: Answer(status, headers, b"", message, 0.1, "cut"),
+    st.sampled_from([0, 200, 302, 400, 401, 403, 404, 405, 429, 500, 502]),
+    HEADERS,
+    MESSAGES,
+)
+
+
+@given(ANSWERS, ANSWERS, THINGS)
+def test_no_answer_is_too_strange_to_be_judged(one, other, claims):
+    found = [
+        challenges.challenge(one, loopback=False),
+        challenges.forged(one),
+        metadata.resource(URL, URL, one),
+        metadata.server(URL, {URL: one, "x": other}),
+        clock.token(claims | {"exp": claims.get("code"), "aud": claims.get("name")}, URL, NOW),
+        clock.skew(one.headers.get("date"), NOW, 0),
+        surroundings.connection(URL, one),
+        surroundings.health(URL, one),
+        surroundings.origin(one),
+        surroundings.headers([one, other]),
+        speech.initialize(one),
+        speech.listing("tools/list", one),
+        speech.call(speech.harmless(one) or "t", one),
+        speech.ping(one),
+        speech.session(one, [other]),
+        speech.ending(one, other, one),
+        speech.discover(one),
+        speech.mismatch(one),
+        streams.stream("subscription", Heard(one, ((0.1, b"x"),))),
+    ]
+    assert all(bool(finding.fix) == (finding.verdict in ("warning", "failed")) for finding in found)
+    assert all(reading.is_web_address(issuer) in (True, False) for issuer in metadata.issuers(one.message))
 
 
 # The report

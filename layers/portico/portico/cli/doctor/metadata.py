@@ -49,7 +49,7 @@ def resource(url: str, where: str, answer: Answer) -> Finding:
         return failed(
             STEP,
             text,
-            "set gateway.public_url (AWS: PORTICO_PUBLIC_URL) to what clients type, to the character",
+            "set gateway.public_url (AWS: the parameter PublicBaseUrl) to what clients type, to the character",
         )
     if not issuers(document):
         return failed(

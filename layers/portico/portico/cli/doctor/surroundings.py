@@ -1,5 +1,6 @@
 """How the address is reached, and what stands around the endpoint: health, foreign web pages, headers."""
 
+import ipaddress
 import ssl
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,7 +14,10 @@ SLOW_S: Final = 3.0
 
 def is_loopback(url: str) -> bool:
     host = urlsplit(url).hostname or ""
-    return host in LOOPBACK or host.startswith("127.")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in LOOPBACK
 
 
 def address(host: str, found: list[str], failure: str) -> Finding:
