@@ -5,6 +5,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -232,6 +233,20 @@ def test_the_file_wins_over_a_record_that_was_there_first(portico, client, echo,
     portico.write(config(("s1", echo.url, {}), store=store))
     eventually(lambda: {"s1_echo", "a_echo"} <= tools(client))
     assert fetch(portico.base + "/status").json()["recordErrors"] == {}
+
+
+def test_a_backend_that_does_not_take_leave_holds_up_no_change(portico, client, second):
+    """G1.32"""
+    with echo_server("slow") as slow:
+        assert send(portico, "PUT", "/backends/slow", {"url": slow.url}).status == 201
+        eventually(lambda: "slow_echo" in tools(client))
+        slow.control("delay", seconds=60)
+        with ThreadPoolExecutor() as pool:
+            removed = pool.submit(send, portico, "DELETE", "/backends/slow")
+            eventually(lambda: slow.seen(http="DELETE"))
+            added = pool.submit(send, portico, "PUT", "/backends/late", {"url": second.url})
+            eventually(lambda: "late_echo" in tools(client), 3)
+            assert (removed.result().status, added.result().status) == (204, 201)
 
 
 def test_references_are_shown_and_never_resolved(echo, second):

@@ -82,6 +82,7 @@ class Discovery:
         self._registry = Registry()
         self._holder = uuid.uuid4().hex
         self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._nudges: dict[str, asyncio.Event] = {}
         self._failures: dict[str, int] = {}
         self._seen: dict[str, str] | None = None
@@ -91,7 +92,8 @@ class Discovery:
         """Watch what the registry declares: only backends that are new, changed or gone are touched."""
         self._registry = registry
         ended = [name for name in self._watchers if name not in backends or name in changed]
-        await _stop(*(self._watchers.pop(name) for name in ended))
+        for name in ended:
+            self._dismiss(self._watchers.pop(name))
         noted = {*await self._store.versions(LISTING), *await self._store.versions(STATUS)}
         for name in noted - set(backends):
             lease = await self._store.get(LEASE, name)
@@ -141,6 +143,12 @@ class Discovery:
                 with contextlib.suppress(BackendError):
                     await backend.end(greeting.upstream, backend.credential("discovery"))
 
+    def _dismiss(self, watcher: asyncio.Task[None]) -> None:
+        """Not waited for: a backend that is slow to take leave of holds up no change of the others."""
+        watcher.cancel()
+        self._leaving.add(watcher)
+        watcher.add_done_callback(self._leaving.discard)
+
     async def settled(self, seconds: float) -> None:
         """Wait until every backend has been asked once."""
         deadline = time.monotonic() + seconds
@@ -157,6 +165,8 @@ class Discovery:
 
     async def stop(self) -> None:
         await _stop(*self._watchers.values(), *([self._follower] if self._follower else []))
+        if self._leaving:
+            await asyncio.wait(self._leaving)
         for name in self._watchers:
             lease = await self._store.get(LEASE, name)
             if lease and lease.value == self._holder.encode():
