@@ -1,6 +1,8 @@
 """Imports go one way: cli -> assembly -> {asgi, broker, ...} -> {router, catalogue} -> protocol."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,10 @@ def test_authz_never_imports_portico():
 @pytest.mark.parametrize("path", sorted((ROOT / "protocol").glob("*.py")), ids=lambda path: path.name)
 def test_the_protocol_is_pure(path):
     assert not imports(path) & {"asyncio", "time", "os", "socket", "logging", "random"}
+
+
+def test_the_gateway_starts_without_what_only_some_need():
+    """FastAPI is imported when operators ask, boto3 where the store is DynamoDB."""
+    seen = "import sys, portico.cli; print({'fastapi', 'pydantic', 'boto3'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

@@ -86,6 +86,7 @@ def test_a_record_is_read_as_the_file_is():
         ({"url": URL, "credential": "sk-1"}, {"credential"}),
         ({"url": URL, "credential": "secret:arn:aws:x"}, {"credential"}),
         ({"url": URL, "credential": {"value": "sk-1"}}, {"credential"}),
+        ({"url": URL, "credential": "env:AWS_SESSION_TOKEN"}, {"credential"}),
         ({"url": URL, "credential_use": ["call", "never"]}, {"credential_use[1]"}),
         ({"url": URL, "ca_cert": "-----BEGIN CERTIFICATE----- -----BEGIN PRIVATE KEY-----sk-1"}, {"ca_cert"}),
         ({"url": URL, "ca_cert": "***"}, {"ca_cert"}),

@@ -60,7 +60,12 @@ def _declared(name: str, value: bytes, file: Registry, report: Report) -> Backen
     _refuse_masks(given)
     directory = Path(file.source[0]).parent if file.source else Path()
     declared = read_backend(name, given.value, report, file.gateway, directory)
-    return declared.backend if declared else None
+    if declared is None:
+        return None
+    credential = declared.backend.credential
+    if credential and credential.kind == "env" and credential.target.startswith("AWS_"):
+        given.problem("credential", "a variable that is not the gateway's own key to AWS", str(credential))
+    return declared.backend
 
 
 def _overlaid(backend: Backend, value: bytes, report: Report) -> Backend | None:
