@@ -31,7 +31,7 @@ OPERATORS = {
     for verb in verbs
 }
 OPEN = {
-    ("OPTIONS", "/mcp"): "Initialize",
+    ("OPTIONS", "/mcp"): "Metadata",
     ("GET", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/health"): "Metadata",
     ("GET", "/docs"): "Control",
