@@ -92,13 +92,18 @@ def test_the_source_tells_what_the_store_does():
     assert {name for name, found in actions.items() if found} == GATEWAY | {"sweep"}
 
 
+def _calls():
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                yield path, node
+
+
 def test_the_package_calls_every_method_that_is_granted_for():
     called = {
         node.func.attr
-        for path in PACKAGE.rglob("*.py")
+        for path, node in _calls()
         if path.parent.name != "stores"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and ast.unparse(node.func.value).endswith("store")
     }
@@ -106,23 +111,22 @@ def test_the_package_calls_every_method_that_is_granted_for():
 
 
 def test_the_package_speaks_to_no_other_service_of_aws():
-    """Lambda is spoken to by the edge alone, without boto3."""
-    clients = [
-        (path.name, ast.literal_eval(node.args[0]))
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
+    clients = {
+        (path.relative_to(PACKAGE).as_posix(), ast.literal_eval(node.args[0]))
+        for path, node in _calls()
+        if isinstance(node.func, ast.Attribute)
         and node.func.attr in ("client", "resource")
         and "boto3" in ast.unparse(node.func)
-    ]
-    assert clients == [("dynamodb.py", "dynamodb")]
-    signing = [
-        path.relative_to(PACKAGE).as_posix()
-        for path in PACKAGE.rglob("*.py")
-        if "aws.signing import" in path.read_text()
-    ]
-    assert signing == ["aws/edge.py"]
+    }
+    assert clients == {("stores/dynamodb.py", "dynamodb")}
+    signed = {
+        (path.relative_to(PACKAGE).as_posix(), found.value)
+        for path, node in _calls()
+        if ast.unparse(node.func) == "signed"
+        for found in ast.walk(node)
+        if isinstance(found, ast.Constant) and found.value != "/"
+    }
+    assert signed == {("aws/edge.py", "lambda"), ("stores/dynamodb_client.py", "dynamodb")}
 
 
 @pytest.mark.parametrize("function", sorted(set(USED) - {"Edge"}))
