@@ -91,6 +91,13 @@ SCENARIOS = {
     "bad_gateway": {
         "challenge": ("failed", "HTTP 502: the front answers, what is behind it does not", BEHIND),
         "initialize": ("failed", "HTTP 502: the front answers", BEHIND),
+        "server/discover": ("failed", "HTTP 502: the front answers", BEHIND),
+        "origin": ("failed", "HTTP 502: the front answers", BEHIND),
+    },
+    "no_initialize": {
+        "challenge": ("failed", "HTTP 502: the front answers", BEHIND),
+        "initialize": ("failed", "HTTP 502: the front answers", BEHIND),
+        "origin": ("failed", "HTTP 502: the front answers", BEHIND),
     },
     "redirect": {
         "challenge": ("failed", "a redirect (308) to", "the address it leads to"),
@@ -200,8 +207,16 @@ def test_the_token_is_never_shown(examined):
 def test_what_is_behind_a_failure_is_left_out_with_the_reason(examined):
     left_out = examined["bad_gateway"]
     assert left_out.findings["tools/call"]["text"] == "`initialize` failed"
-    assert left_out.findings["subscription"]["text"] == "`initialize` failed"
+    assert left_out.findings["subscription"]["text"] == "`server/discover` failed"
+    assert examined["html"].findings["subscription"]["text"] == "`initialize` failed"
     assert examined["strip"].findings["ping"]["text"] == "there is no session"
+
+
+def test_where_initialize_fails_the_modern_era_is_asked_all_the_same(examined):
+    found = examined["no_initialize"].findings
+    modern = ("server/discover", "modern tools/list", "header check", "subscription")
+    assert {found[step]["verdict"] for step in modern} == {"ok"}
+    assert found["GET stream"]["verdict"] == found["end"]["verdict"] == "not applicable"
 
 
 def test_a_gateway_on_this_machine_is_well(portico):

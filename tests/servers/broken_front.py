@@ -130,7 +130,8 @@ def added(request: Request) -> Headers:
 
 
 def front_refusal(request: Request) -> Answer | None:
-    if "bad_gateway" in request.faults:
+    initializes = request.verb == "POST" and request.message.get("method") == "initialize"
+    if "bad_gateway" in request.faults or (initializes and "no_initialize" in request.faults):
         return told(502, {"message": "Internal server error"})
     if "redirect" in request.faults:
         return Answer(308, {"location": f"{request.base}/mcp/"})

@@ -400,6 +400,7 @@ def test_the_modern_era():
     assert is_like(speech.mismatch(answer({})), "failed", "not noticed", "Mcp-Method")
     unknown = answer(status=404, error={"code": -32601, "message": "unknown"})
     assert is_like(speech.mismatch(unknown), "failed", "unknown (-32601)")
+    assert is_like(speech.discover(unknown), "warning", "not spoken here (unknown)")
 
 
 # Streams

@@ -5,7 +5,7 @@ from typing import Any, Final
 from portico.cli.doctor.finding import Answer, Finding, failed, ok, skipped, warning
 from portico.cli.doctor.refusals import LOOK, LOST_SESSION, PASS_HEADERS, refused
 from portico.protocol import versions
-from portico.protocol.jsonrpc import HEADER_MISMATCH
+from portico.protocol.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND
 
 NO_TOOL: Final = "no tool is known to be read-only and to need no arguments; name one: --tool NAME key=value"
 VERSION_FIX: Final = "update the gateway, or check that the URL is Portico's"
@@ -121,7 +121,8 @@ def ending(opened: Answer, deleted: Answer, after: Answer) -> Finding:
 
 def discover(answer: Answer) -> Finding:
     if answer.result is None:
-        if answer.status == 400 and answer.code != HEADER_MISMATCH:
+        stranger = answer.status == 400 and answer.code != HEADER_MISMATCH
+        if stranger or answer.code == METHOD_NOT_FOUND:
             text = f"the modern era is not spoken here ({answer.error.get('message', 'HTTP 400')})"
             return warning("server/discover", text, VERSION_FIX)
         return refused("server/discover", answer)

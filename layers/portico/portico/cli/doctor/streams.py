@@ -36,7 +36,7 @@ def stream(step: str, heard: Heard) -> Finding:
     if not heard.pieces:
         return failed(
             step,
-            f"its head came, but nothing else in {heard.seconds:.0f} s: something in between buffers it",
+            f"its head came, but nothing else in {heard.seconds:.0f} s: something in between buffers it, or the server sends no keep-alives",
             UNBUFFER,
         )
     return _pieces(step, heard)
