@@ -13,7 +13,7 @@ serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
 
 # Most tests wait for processes: more of them at once than there are cores, each file by one worker.
-test: $(VENV)/.ready
+test: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.ready
@@ -59,9 +59,10 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# What builds and checks the deployment, on the Python that Lambda runs. pyenv lends that out only if told to.
-$(LAMBDA)/.ready: requirements/lambda-dev.txt | $(VENV)/.ready
+# What builds, checks and runs the deployment, on the Python that Lambda runs. pyenv lends that out only if told to.
+$(LAMBDA)/.ready: requirements/lambda-dev.txt requirements/lambda-runtime.txt | $(VENV)/.ready
 	@echo "setting up $(LAMBDA) (once)"
 	@PYENV_VERSION=3.13 $(BIN)/uv venv --quiet --clear --python 3.13 $(LAMBDA)
 	@$(BIN)/uv pip install --quiet --python $(LAMBDA)/bin/python --require-hashes -r requirements/lambda-dev.txt
+	@$(LAMBDA)/bin/python -m emulator.interpreters
 	@touch $@

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import authz
+import emulator
 import portico
 
 ROOT = Path(portico.__file__).parent
@@ -53,6 +54,13 @@ def test_a_module_imports_only_what_lies_below_it(path):
 def test_authz_never_imports_portico():
     for path in Path(authz.__file__).parent.rglob("*.py"):
         assert not {name for name in imports(path) if name.split(".")[0] == "portico"}, path
+
+
+def test_the_emulator_and_what_it_runs_know_nothing_of_each_other():
+    for path in [*ROOT.rglob("*.py"), *Path(authz.__file__).parent.rglob("*.py")]:
+        assert "emulator" not in {name.split(".")[0] for name in imports(path)}, path
+    for path in Path(emulator.__file__).parent.rglob("*.py"):
+        assert not {"portico", "authz"} & {name.split(".")[0] for name in imports(path)}, path
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "protocol").glob("*.py")), ids=lambda path: path.name)

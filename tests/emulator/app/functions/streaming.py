@@ -1,0 +1,21 @@
+"""Streams what the request's body lists; after each part it waits for a file of that number, if told where."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+
+def handler(event):
+    do = json.loads(event["body"]) if "body" in event else event
+    yield do.get("prelude", {"statusCode": 200, "headers": {"Content-Type": "text/plain"}})
+    for number, part in enumerate(do["parts"]):
+        if "gate" in do:
+            while not Path(do["gate"], str(number)).exists():
+                time.sleep(0.01)
+                yield b" " if do.get("restless") else b""
+        if part == "exit":
+            os._exit(3)
+        if part == "raise":
+            raise ValueError(part)
+        yield part.encode()
