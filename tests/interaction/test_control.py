@@ -289,6 +289,11 @@ def test_the_api_describes_itself_without_asking_anybody_else(portico):
     assert set(described["paths"]) == {"/backends", "/backends/{name}", "/status", "/status/{name}"}
     body = described["paths"]["/backends"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert {"name", "kind", "url", "prefix", "credential", "enabled"} <= set(body["properties"])
+    operations = [said for verbs in described["paths"].values() for said in verbs.values()]
+    assert [list(said["responses"]["4XX"]["content"]) for said in operations] == [
+        ["application/problem+json"]
+    ] * len(operations)
+    assert "ValidationError" not in json.dumps(described)
     page = fetch(portico.base + "/docs")
     assert page.headers["content-type"].startswith("text/html")
     assert re.findall(rb"https?:|<script", page.raw.replace(b"http:// or https://", b"")) == []

@@ -24,6 +24,22 @@ that a backend has in the file. A change is in force at once, in every process o
 `ETag` is a record's version; `If-Match` and `If-None-Match` are heeded. A refusal is application/problem+json, and its
 `problems` name each field, what was expected and what was found."""
 
+_TEXT: Final = {"type": "string"}
+_PROBLEM_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "status": {"type": "integer"},
+        "detail": _TEXT,
+        "problems": {
+            "type": "array",
+            "items": {"type": "object", "properties": dict.fromkeys(("path", "expected", "found"), _TEXT)},
+        },
+    },
+}
+REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    "4XX": {"description": "It is refused.", "content": {PROBLEM: {"schema": _PROBLEM_SCHEMA}}}
+}
+
 IfMatch = Annotated[str | None, Header(description="only onto the version with this ETag")]
 IfNoneMatch = Annotated[str | None, Header(description="`*`: only if there is none yet")]
 
@@ -130,7 +146,9 @@ def application(registrations: Registrations, operator: Operator) -> FastAPI:
         ("GET", "/status/{name}", own.status_of, 200, None),
     ]
     for verb, path, action, status, more in routes:
-        app.add_api_route(path, action, methods=[verb], status_code=status, openapi_extra=more)
+        app.add_api_route(
+            path, action, methods=[verb], status_code=status, responses=REFUSALS, openapi_extra=more
+        )
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
