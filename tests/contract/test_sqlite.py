@@ -1,5 +1,6 @@
 """What only the SQLite store has: a file, and other processes on it."""
 
+import asyncio
 import multiprocessing
 import signal
 import sqlite3
@@ -14,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from portico.stores import sqlite
+from portico.stores.base import Unavailable
 from portico.stores.sqlite import SqliteStore, UnusableFile
 
 INCREMENT = """
@@ -131,7 +134,7 @@ async def test_the_file_and_its_directory_are_private(tmp_path: Path):
     await store.close()
 
 
-PRAGMAS = {"journal_mode": "wal", "synchronous": 1, "busy_timeout": 5000}
+PRAGMAS = {"journal_mode": "wal", "synchronous": 1, "busy_timeout": 20}
 
 
 async def test_it_writes_ahead_and_waits_for_others(tmp_path: Path):
@@ -167,6 +170,8 @@ def test_a_path_that_cannot_be_written_is_refused_by_name(tmp_path: Path, path: 
 
 OPEN_WITHOUT_ROOT = """
 import os, sys
+from portico.stores import sqlite
+from portico.stores.base import Unavailable
 from portico.stores.sqlite import SqliteStore, UnusableFile
 if os.getuid() == 0:
     os.setuid(65534)
@@ -195,3 +200,28 @@ async def test_a_stamp_tells_of_what_another_process_wrote(tmp_path):
     assert one.stamp() != before
     await one.close()
     await two.close()
+
+
+async def test_a_writer_that_must_wait_does_not_hold_up_the_loop(tmp_path):
+    store, other = SqliteStore(tmp_path / "s.db"), sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    turns = 0
+    writing = asyncio.create_task(store.put("p", "s", b"1"))
+    while turns < 20:
+        await asyncio.sleep(0.005)
+        turns += 1
+    assert not writing.done()
+    other.execute("COMMIT")
+    assert (await writing).value == b"1"
+    other.close()
+    await store.close()
+
+
+async def test_a_store_that_stays_locked_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.1)
+    store, other = SqliteStore(tmp_path / "s.db"), sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked"):
+        await store.put("p", "s", b"1")
+    other.close()
+    await store.close()

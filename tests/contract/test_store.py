@@ -374,15 +374,36 @@ async def test_a_spec_opens_the_store_it_names(tmp_path: Path):
     assert isinstance(open_store("memory"), MemoryStore)
 
 
-async def test_a_dynamodb_spec_opens_that_table(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+async def test_a_dynamodb_spec_opens_that_table(monkeypatch: pytest.MonkeyPatch, dynamodb_local: str):
+    """With all it needs in the environment, and without boto3."""
+    keys = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    for name, value in {**keys, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_local}.items():
+        monkeypatch.setenv(name, value)
+    with closing(dynamodb_client(endpoint_url=dynamodb_local)) as client:
+        create_table(client, "portico-spec")
+        opened = open_store("dynamodb:portico-spec")
+        written = await opened.put("p", "s", b"v")
+        assert await opened.get("p", "s") == written
+        await opened.close()
+        assert len(scan(client, "portico-spec")) == 1
+        client.delete_table(TableName="portico-spec")
+
+
+async def test_other_credentials_are_found_as_boto3_finds_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    known = tmp_path / "credentials"
+    known.write_text("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
     with mock_aws(), closing(dynamodb_client()) as client:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            monkeypatch.setenv(name, "")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(known))
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
         create_table(client, "portico")
         opened = open_store("dynamodb:portico")
         written = await opened.put("p", "s", b"v")
         assert await opened.get("p", "s") == written
         await opened.close()
-        assert len(scan(client, "portico")) == 1
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_the_store_has_no_part_in_it(echo26):
             kept = connection.execute("SELECT partition FROM records").fetchall()
             connection.execute("DROP TABLE records")
         assert {partition for (partition,) in kept} <= {"LISTING", "STATUS", "LEASE"}
-        assert client.init(initialized=False).status == 500
+        assert client.init(initialized=False).status == 503
         assert client.call26("new_echo", {"text": "no store"}).text == "no store"
         assert client.rpc26("tools/list").result["tools"]
         assert client.rpc26("server/discover").status == 200

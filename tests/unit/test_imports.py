@@ -15,7 +15,7 @@ ROOT = Path(portico.__file__).parent
 LAYERS = [
     {"protocol"},
     {"errors", "catalogue", "registry", "replies", "settings", "signing", "status"},
-    {"router", "http1", "stores", "sessions", "errands", "client"},
+    {"router", "publication", "http1", "stores", "sessions", "errands", "client"},
     {"backends", "relay", "mailbox", "requests", "hearing", "registrations"},
     {"tasks"},
     {"answers"},

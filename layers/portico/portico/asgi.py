@@ -30,6 +30,7 @@ from portico.protocol.tickets import decode_cursor
 from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
+from portico.stores.base import Unavailable
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
@@ -116,6 +117,10 @@ class Endpoint:
             return await handle(client)
         except BackendError as error:
             return refusal(error.rejection("", client.asked))
+        except Unavailable as error:
+            log.warning("the store cannot be used: %s", error)
+            why = "the gateway's store cannot be used at the moment"
+            return refusal(Rejection(503, INTERNAL_ERROR, "Internal error", why, client.asked))
         except Exception:
             log.exception("a request failed")
             why = "the gateway failed; see its log"

@@ -14,8 +14,9 @@ from portico.asgi import Endpoint
 from portico.backends.remote import RemoteBackend
 from portico.broker import Broker
 from portico.client import Application, Receive, Scope, Send
-from portico.discovery import STATUS, Discovery, Publication
+from portico.discovery import STATUS, Discovery
 from portico.http1 import HttpClient
+from portico.publication import Publication
 from portico.registrations import Registrations
 from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch, load
 from portico.settings import Settings

@@ -14,7 +14,6 @@ from portico.carriers.legacy_to_modern import LegacyToModern, call_box
 from portico.carriers.modern import ModernRelay
 from portico.carriers.modern_to_legacy import ModernToLegacy
 from portico.catalogue import LISTS, Catalogue
-from portico.discovery import Publication
 from portico.errands import Errands
 from portico.errors import BackendError, BackendUnreachable, EraChanged
 from portico.http1 import Headers
@@ -25,6 +24,7 @@ from portico.protocol.inbound import accepts
 from portico.protocol.jsonrpc import INVALID_PARAMS, Message, Rejection
 from portico.protocol.tickets import Cursor
 from portico.protocol.versions import Era
+from portico.publication import Publication
 from portico.registry import Limits, Registry
 from portico.replies import Reply, once, refusal
 from portico.requests import LegacyRequest, ModernRequest, RequestHeaders

@@ -15,13 +15,13 @@ from functools import partial
 
 from portico.backends.remote import RemoteBackend
 from portico.catalogue import CHANGE_NOTICES, Catalogue
-from portico.discovery import Publication
 from portico.hearing import Opening, hear
 from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse, versions
 from portico.protocol.jsonrpc import Message
 from portico.protocol.modern import SUBSCRIPTION_KEY
 from portico.protocol.tickets import Cursor
+from portico.publication import Publication
 from portico.registry import Limits
 from portico.relay import one_line, readdress
 from portico.sessions import Session, Sessions, Streams, UpstreamSession

@@ -10,13 +10,13 @@ from typing import Any, Final
 from portico.backends.remote import RemoteBackend
 from portico.carriers.leases import Lease, Leases
 from portico.catalogue import CHANGE_NOTICES, Catalogue
-from portico.discovery import Publication
 from portico.errors import BackendError, EraChanged
 from portico.hearing import hear
 from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse
 from portico.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Message, Rejection
 from portico.protocol.modern import SERVER_KEY, SUBSCRIPTION_KEY
+from portico.publication import Publication
 from portico.registry import Limits
 from portico.requests import ModernRequest
 from portico.tasks import EXTENSION, Tasks, knows_tasks

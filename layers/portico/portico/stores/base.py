@@ -23,6 +23,10 @@ class Conflict(Exception):
     """Somebody else wrote first: the record is not in the version the writer expected."""
 
 
+class Unavailable(OSError):
+    """The store cannot be used at the moment; the message is fit for a log."""
+
+
 class Store(Protocol):
     poll_s: float
     """How often it is reasonable to ask this store whether something has changed."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from portico.signing import Credentials, signed
+from portico.stores.base import Unavailable
 
 ATTEMPTS: Final = 5
 SECONDS: Final = 10.0
@@ -24,7 +25,7 @@ PASSING: Final = frozenset(
 """Errors after which the same request may go through."""
 
 
-class DynamoError(OSError):
+class DynamoError(Unavailable):
     """DynamoDB refused, or could not be reached."""
 
 

@@ -4,18 +4,20 @@ Statements run on the event loop's own thread: a point read costs less than hand
 Every write is a single statement, so that SQLite itself makes it atomic.
 """
 
+import asyncio
 import os
 import secrets
 import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from portico.stores.base import ABSENT, Conflict, Record
+from portico.stores.base import ABSENT, Conflict, Record, Unavailable
 
 SCHEMA_VERSION: Final = 1
 BUSY_TIMEOUT_S: Final = 5.0
+BUSY_PAUSE_S: Final = 0.02
 
 # The value comes last: what is before it is read without touching a large value's overflow pages.
 SCHEMA: Final = f"""
@@ -98,7 +100,7 @@ class SqliteStore:
             "expect": expect,
             "now": self._clock(),
         }
-        if self._db.execute(statement, parameters).rowcount != 1:
+        if await self._write(statement, parameters) != 1:
             raise Conflict(f"{partition} {sort}")
         return record
 
@@ -109,19 +111,30 @@ class SqliteStore:
             return False
         statement = DELETE if expect is None else DELETE_VERSION
         parameters = {"partition": partition, "sort": sort, "expect": expect, "now": self._clock()}
-        deleted = self._db.execute(statement, parameters).rowcount == 1
+        deleted = await self._write(statement, parameters) == 1
         if expect is not None and not deleted:
             raise Conflict(f"{partition} {sort}")
         return deleted
 
     async def drop(self, partition: str) -> None:
-        self._db.execute(DROP, {"partition": partition})
+        await self._write(DROP, {"partition": partition})
 
     async def sweep(self) -> int:
-        return self._db.execute(SWEEP, {"now": self._clock()}).rowcount
+        return await self._write(SWEEP, {"now": self._clock()})
 
     async def close(self) -> None:
         self._db.close()
+
+    async def _write(self, statement: str, parameters: dict[str, Any]) -> int:
+        """How many rows it concerned. Waits for another process that is writing, without keeping the loop from its work."""
+        deadline = time.monotonic() + BUSY_TIMEOUT_S
+        while True:
+            try:
+                return self._db.execute(statement, parameters).rowcount
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise Unavailable(f"sqlite: {error}") from error
+            await asyncio.sleep(BUSY_PAUSE_S)
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -150,6 +163,8 @@ def _prepare(db: sqlite3.Connection) -> None:
         raise sqlite3.DatabaseError(f"written by a newer Portico (schema {found})")
     if found < SCHEMA_VERSION:
         db.executescript(SCHEMA)
+    # From here on it is `_write` that waits.
+    db.execute(f"PRAGMA busy_timeout = {int(BUSY_PAUSE_S * 1000)}")
 
 
 def _use_wal(db: sqlite3.Connection) -> None:
