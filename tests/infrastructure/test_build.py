@@ -1,9 +1,10 @@
-"""The layer with the package: what is in it, and that a bare Python of Lambda's version can import it."""
+"""What `sam build` makes: what is in it, and that a bare Python of Lambda's version can import it."""
 
 import importlib.util
 import json
 import platform
 import re
+import struct
 import subprocess
 from pathlib import Path
 
@@ -13,18 +14,30 @@ from tests.infrastructure import tools
 from tests.infrastructure.tools import BIN, ROOT
 
 MEGABYTES = 50
+LAYERS = {"arm64": "PorticoLayerArm64", "x86_64": "PorticoLayerX86"}
+MACHINES = {"arm64": 183, "x86_64": 62}  # as ELF numbers them
 ARCHITECTURE = "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
 
 
 @pytest.fixture(scope="session")
-def layer(deployment_tools):
-    """Built for this machine."""
-    tools.run("make", "layer", f"ARCH={ARCHITECTURE}")
-    return ROOT / ".cache" / "layer" / ARCHITECTURE / "python"
+def built(deployment_tools):
+    """What `sam build` makes: a folder for each function and layer."""
+    tools.run("sam", "build", "--build-dir", ".cache/built", "--region", "us-east-1")
+    return ROOT / ".cache" / "built"
+
+
+@pytest.fixture(scope="session")
+def layer(built):
+    """That for this machine."""
+    return built / LAYERS[ARCHITECTURE] / "python"
 
 
 def files(layer):
     return [path for path in layer.rglob("*") if path.is_file()]
+
+
+def names(layer):
+    return {path.relative_to(layer) for path in files(layer)}
 
 
 def python(layer, code, folder, **environment):
@@ -42,8 +55,19 @@ def python(layer, code, folder, **environment):
     return done.stdout
 
 
-def test_the_layer_is_small_enough(layer):
-    assert sum(path.stat().st_size for path in files(layer)) / 1e6 <= MEGABYTES
+@pytest.mark.parametrize("architecture", LAYERS)
+def test_a_layer_is_small_enough_and_for_its_machine(built, architecture):
+    found = files(built / LAYERS[architecture])
+    assert sum(path.stat().st_size for path in found) / 1e6 <= MEGABYTES
+    native = [path.read_bytes()[:20] for path in found if path.suffix == ".so"]
+    assert native
+    assert {struct.unpack("<H", head[18:])[0] for head in native} == {MACHINES[architecture]}
+
+
+def test_a_layer_can_be_built_without_sam(layer):
+    tools.run("make", "layer", f"ARCH={ARCHITECTURE}")
+    other = ROOT / ".cache" / "layer" / ARCHITECTURE / "python"
+    assert names(other) == names(layer)
 
 
 def test_every_module_has_bytecode_that_is_never_checked_against_its_source(layer):
@@ -73,8 +97,7 @@ def test_the_layer_holds_what_was_locked(layer):
     assert {name.lower().replace("_", "-"): version for name, version in there.items()} == locked
 
 
-def test_native_parts_are_for_this_machine_and_can_be_loaded(layer):
-    assert list(layer.rglob("*.so"))
+def test_native_parts_can_be_loaded(layer):
     code = (
         "import cryptography.hazmat.bindings._rust, httptools, pydantic_core, yaml, jwt, mangum, fastapi\n"
         "from aws_lambda_powertools import Logger, Metrics\nassert yaml.CSafeLoader"
@@ -92,10 +115,14 @@ def test_every_module_of_the_package_can_be_imported(layer):
     python(layer, f"import importlib\nfor name in {modules!r}: importlib.import_module(name)", layer)
 
 
-def test_the_streaming_layer_lies_where_the_functions_look_for_it(deployment_tools, tmp_path):
-    tools.run("make", "-f", "layers/streaming/Makefile", "build-StreamingLayer", ARTIFACTS_DIR=str(tmp_path))
-    assert (tmp_path / "bootstrap").stat().st_mode & 0o111
-    assert (tmp_path / "python" / "portico_streaming.py").exists()
+def test_the_streaming_layer_lies_where_the_functions_look_for_it(built):
+    assert (built / "StreamingLayer" / "bootstrap").stat().st_mode & 0o111
+    assert (built / "StreamingLayer" / "python" / "portico_streaming.py").exists()
+
+
+def test_every_function_has_the_configuration_at_hand(built, smallest):
+    for name, function in smallest.of_type("AWS::Lambda::Function").items():
+        assert (built / name / function["Environment"]["Variables"]["PORTICO_CONFIG"]).is_file(), name
 
 
 def test_a_layer_is_not_built_into_nowhere(deployment_tools):
