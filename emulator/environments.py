@@ -18,6 +18,7 @@ from emulator.wire import Request, Response, Server, StreamBroken
 
 API = "/2018-06-01/runtime"
 INIT_S = 10.0
+LAST_WORDS_S = 1.0
 LOG_LINE = 2**24
 ACCEPTED = b'{"status":"OK"}'
 
@@ -112,6 +113,9 @@ class Environment:
             async for line in process.stdout:
                 log(self._function.name, line.decode(errors="replace").rstrip("\n"))
         status = await process.wait()
+        self.dead = True
+        if self._current is not None:
+            await self._server.all_read(LAST_WORDS_S)
         self.kill()
         if self._current is not None:
             message = f"RequestId: {self._current.id} Error: Runtime exited with error: exit status {status}"

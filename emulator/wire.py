@@ -52,10 +52,14 @@ class Request:
         return bytes(found) if limit is None or length <= limit else None
 
     async def _chunked(self) -> AsyncIterator[bytes]:
-        while size := _number((await self.reader.readline()).decode("latin-1").partition(";")[0].strip(), 16):
+        while size := await self._chunk_size():
             yield await self.reader.readexactly(size)
             await self.reader.readexactly(2)
         self.trailers = {name.lower(): value for name, value in await _header_lines(self.reader)}
+
+    async def _chunk_size(self) -> int:
+        line = await self.reader.readuntil(b"\n")
+        return _number(line.decode("latin-1").partition(";")[0].strip(), 16)
 
     async def gone(self) -> None:
         """Returns when the other side hangs up, or says more before it has its answer."""
@@ -107,6 +111,11 @@ class Server:
             self._server.close()
         for task in self._open:
             task.cancel()
+
+    async def all_read(self, seconds: float) -> None:
+        """Until what has been sent to it is read, and the other sides are gone."""
+        if self._open:
+            await asyncio.wait(self._open, timeout=seconds)
 
     @property
     def url(self) -> str:

@@ -52,7 +52,8 @@ class Emulator(Process):
             ]:
                 connection.putheader(name, value)
             connection.endheaders(data)
-            yield connection.getresponse()
+            with closing(connection.getresponse()) as answer:
+                yield answer
 
     def get(self, path, *headers):
         return self.request("GET", path, None, headers)

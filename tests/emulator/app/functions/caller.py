@@ -33,11 +33,15 @@ def missing():
         return str(error)
 
 
-def stream(payload, name=None):
+def stream(payload, name=None, log=False):
     answer = functions.invoke_with_response_stream(
         FunctionName=name or os.environ["STREAMING"], Payload=json.dumps(payload)
     )
-    events = list(answer["EventStream"])
+    events = []
+    for event in answer["EventStream"]:
+        events.append(event)
+        if log and "PayloadChunk" in event:
+            print("got", event["PayloadChunk"]["Payload"].decode(), flush=True)
     return {
         "chunks": [e["PayloadChunk"]["Payload"].decode() for e in events if "PayloadChunk" in e],
         "complete": [e["InvokeComplete"] for e in events if "InvokeComplete" in e],

@@ -8,12 +8,14 @@ from pathlib import Path
 
 def handler(event):
     do = json.loads(event["body"]) if "body" in event else event
-    yield do.get("prelude", {"statusCode": 200, "headers": {"Content-Type": "text/plain"}})
-    for number, part in enumerate(do["parts"]):
+    prelude = do.get("prelude", {"statusCode": 200, "headers": {"Content-Type": "text/plain"}})
+    if prelude is not None:
+        yield prelude
+    for number, part in enumerate(do["parts"] * do.get("times", 1)):
         if "gate" in do:
             while not Path(do["gate"], str(number)).exists():
                 time.sleep(0.01)
-                yield b" " if do.get("restless") else b""
+                yield b" " * do.get("restless", 0)
         if part == "exit":
             os._exit(3)
         if part == "raise":

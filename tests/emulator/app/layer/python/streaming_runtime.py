@@ -4,6 +4,7 @@ import http.client
 import importlib
 import json
 import os
+import select
 
 PATH = "/2018-06-01/runtime/invocation"
 module, name = os.environ["_HANDLER"].rsplit(".", 1)
@@ -19,7 +20,10 @@ def answer(connection: http.client.HTTPConnection, event: dict) -> None:
     connection.endheaders()
     try:
         for part in handler(event):
-            connection.send(chunk(part if isinstance(part, bytes) else json.dumps(part).encode() + b"\0" * 8))
+            data = part if isinstance(part, bytes) else json.dumps(part).encode() + b"\0" * 8
+            if select.select([connection.sock], [], [], 0)[0]:
+                raise ConnectionError("an answer before the end is a refusal")
+            connection.send(chunk(data) if data else b"")
     except ValueError as error:
         trailer = f"Lambda-Runtime-Function-Error-Type: {type(error).__name__}"
         connection.send(b"0\r\n" + trailer.encode() + b"\r\n\r\n")

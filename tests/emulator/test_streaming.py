@@ -1,0 +1,74 @@
+"""Routes with ResponseTransferMode: RESPONSE_STREAM, and a function that streams under its own exec wrapper."""
+
+import http.client
+
+import pytest
+
+from tests.support import eventually
+
+
+def test_a_stream_arrives_as_it_is_sent(emulator, tmp_path):
+    asked = {"parts": ["one", "two", "three"], "gate": str(tmp_path)}
+    with emulator.opened("POST", "/stream", asked) as answer:
+        assert (answer.status, answer.getheader("Content-Type")) == (200, "text/plain")
+        for number, part in enumerate(asked["parts"]):
+            (tmp_path / str(number)).touch()
+            assert answer.read(len(part)) == part.encode()
+        assert answer.read() == b""
+
+
+def test_the_prelude_has_status_headers_and_cookies(emulator):
+    headers = {"Content-Type": "text/event-stream", "WWW-Authenticate": "Bearer"}
+    prelude = {"statusCode": 401, "headers": headers, "cookies": ["a=1", "b=2"]}
+    answer = emulator.post("/stream", {"prelude": prelude, "parts": ["no"]})
+    assert (answer.status, answer.body) == (401, b"no")
+    assert answer.header("Content-Type") == "text/event-stream"
+    assert answer.header("x-amzn-Remapped-WWW-Authenticate") == "Bearer"
+    assert answer.all("Set-Cookie") == ["a=1", "b=2"]
+
+
+def test_a_stream_may_be_longer_than_a_buffered_answer(emulator):
+    part = "x" * 2**20
+    assert len(emulator.post("/stream", {"parts": [part] * 5, "times": 2}).body) == 10 * 2**20
+
+
+@pytest.mark.parametrize("restless", [False, True])
+def test_a_client_that_hangs_up_ends_the_stream(emulator, tmp_path, restless):
+    before = emulator.stderr().count("[Streaming] refused")
+    asked = {"parts": ["one", "never"], "gate": str(tmp_path), "restless": restless}
+    (tmp_path / "0").touch()
+    with emulator.opened("POST", "/stream", asked) as answer:
+        assert answer.read(3).strip() in (b"one", b"o", b"on", b"")
+    eventually(lambda: emulator.stderr().count("[Streaming] refused") > before)
+    assert emulator.post("/stream", {"parts": ["again"]}).body == b"again"
+
+
+@pytest.mark.parametrize("fault", ["raise", "exit"])
+def test_a_fault_in_the_middle_breaks_the_stream_off(emulator, fault):
+    with (
+        pytest.raises((http.client.IncompleteRead, ConnectionError)),
+        emulator.opened("POST", "/stream", {"parts": ["one", fault]}) as answer,
+    ):
+        answer.read()
+
+
+def test_a_stream_beyond_its_integrations_timeout_breaks_off(emulator, tmp_path):
+    (tmp_path / "0").touch()
+    with emulator.opened(
+        "POST", "/stream/short", {"parts": ["one", "never"], "gate": str(tmp_path)}
+    ) as answer:
+        assert answer.read(3) == b"one"
+        with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+            answer.read()
+
+
+def test_a_stream_without_a_prelude_is_a_502(emulator):
+    assert emulator.post("/stream", {"prelude": None, "parts": ["no head"]}).status == 502
+
+
+def test_a_function_that_does_not_stream_behind_a_route_that_does_is_a_502(emulator):
+    assert emulator.get("/not-streaming").status == 502
+
+
+def test_a_function_that_streams_behind_a_route_that_does_not_is_a_502(emulator):
+    assert emulator.post("/stream/buffered", {"parts": ["one"]}).status == 502
