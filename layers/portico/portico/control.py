@@ -8,10 +8,10 @@ from fastapi import FastAPI, Header, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
+from portico import __version__
 from portico.registrations import Condition, Refused, Registrations, shown_problems
 from portico.registry.document import read_json
 from portico.registry.entries import FIELDS
-from portico.registry.model import package_version
 from portico.registry.problems import Problem, Report, shown
 from portico.registry.records import MAX_BYTES
 
@@ -126,7 +126,7 @@ class Control:
 def application(registrations: Registrations, operator: Operator) -> FastAPI:
     app = FastAPI(
         title="Portico",
-        version=package_version(),
+        version=__version__,
         description=ABOUT,
         docs_url=None,
         redoc_url=None,

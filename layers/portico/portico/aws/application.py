@@ -1,7 +1,5 @@
 """The gateway as functions: the same ASGI application everywhere, with nothing running between requests."""
 
-from typing import Any
-
 from portico.assembly import Portico, assemble
 from portico.client import Receive, Scope, Send
 from portico.settings import Settings
@@ -33,5 +31,11 @@ class Serverless:
             await self._portico.linger()
 
 
-def application(settings: Settings) -> Any:
-    return Serverless(settings)
+class Operators(Serverless):
+    """The operators' API. Who may use it has been decided before: by IAM, or by the authorizer."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        portico = await self.ready()
+        control = await portico.control()
+        assert control is not None  # noqa: S101 - the layer has FastAPI
+        await control(scope, receive, send)

@@ -6,9 +6,9 @@ import json
 import math
 import os
 import sys
-from importlib.metadata import version
 from typing import Any
 
+from portico import __version__
 from portico.assembly import check_references
 from portico.cli import doctor, operators
 from portico.cli.client import Caller, CallFailed
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         description="One /mcp URL in front of many MCP servers.",
         epilog=f"`portico COMMAND --help` says more. {EXIT}",
     )
-    parser.add_argument("--version", action="version", version=f"portico {version('portico')}")
+    parser.add_argument("--version", action="version", version=f"portico {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = _command(commands, "serve", "run the gateway on this machine", _serve)
     _add_config(run, "--config", default=CONFIG)

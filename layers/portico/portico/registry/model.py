@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
 
+from portico import __version__
 from portico.registry.reference import Reference
 
 DEFAULT_FORWARD_HEADERS: Final = (
@@ -18,20 +19,11 @@ DEFAULT_FORWARD_HEADERS: Final = (
 CredentialUse = Literal["discovery", "call"]
 
 
-def package_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 20 ms at a cold start
-
-    try:
-        return version("portico")
-    except PackageNotFoundError:
-        return "0"
-
-
 @dataclass(frozen=True, slots=True)
 class Gateway:
     name: str = "portico"
     title: str | None = None
-    version: str = field(default_factory=package_version)
+    version: str = __version__
     website_url: str | None = None
     instructions: str | None = None
     public_url: str = "http://127.0.0.1:8088"
