@@ -7,7 +7,7 @@ CONFIG ?= portico.yaml
 PORT   ?= 8088
 ARCH   ?= arm64
 
-.PHONY: serve test lint format bench conformance matrix layer deploy-check lock clean
+.PHONY: serve test lint format bench conformance matrix layer deploy-check coldstart lock clean
 
 serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
@@ -43,6 +43,10 @@ deploy-check: $(LAMBDA)/.ready
 	SAM_CLI_TELEMETRY=0 $(LAMBDA)/bin/sam validate --lint --region us-east-1
 	$(LAMBDA)/bin/python tests/infrastructure/translate.py template.yaml > .cache/translated.json
 	$(LAMBDA)/bin/cfn-lint --regions us-east-1 --template .cache/translated.json
+
+coldstart: $(LAMBDA)/.ready
+	@$(MAKE) --no-print-directory layer ARCH=x86_64
+	$(LAMBDA)/bin/python -m tests.bench.coldstart .cache/layer/x86_64 $(ARGS)
 
 lock: $(VENV)/.ready
 	for wanted in requirements/*.in; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \

@@ -170,7 +170,8 @@ def _seconds(text: str) -> float:
 
 def _url(text: str) -> str:
     if not is_web_address(text):
-        raise argparse.ArgumentTypeError(f"expected a URL such as {URL}, found {text!r}")
+        shown = text.rpartition("@")[2]  # what stands before it may be a password
+        raise argparse.ArgumentTypeError(f"expected a URL such as {URL}, found {shown!r}")
     return text
 
 

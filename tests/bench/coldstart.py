@@ -1,0 +1,91 @@
+"""What a cold start costs: each handler's import, as a multiple of Python's own start, and the layer's size.
+
+    python -m tests.bench.coldstart LAYER [--rounds N]
+
+LAYER is what `make layer` built, bytecode compiled in. The exit code is 1 if a budget is exceeded.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BUDGETS = {
+    "edge": 10,
+    "initialize": 25,
+    "tools_list": 25,
+    "tools_call": 25,
+    "stream": 25,
+    "metadata": 25,
+    "discovery": 25,
+    "reaper": 25,
+    "control": 60,
+}
+"""Times `python -c pass`. The operators' API has FastAPI in it, and nobody waits for it."""
+LAYER_MB = 50
+
+ENVIRONMENT = {
+    "PORTICO_CONFIG": "portico.yaml",
+    "PORTICO_STORE": "dynamodb:portico",
+    "PORTICO_PUBLIC_URL": "https://mcp.example.com",
+    "PORTICO_INITIALIZE_FUNCTION": "i",
+    "PORTICO_TOOLS_LIST_FUNCTION": "l",
+    "PORTICO_TOOLS_CALL_FUNCTION": "c",
+    "AWS_REGION": "us-east-1",
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+}
+
+
+def seconds(code: str, layer: Path, task: Path) -> float:
+    environment = {**ENVIRONMENT, "PYTHONPATH": f"{task}:{layer / 'python'}", "PATH": ""}
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-B", "-c", code], env=environment, cwd=task, check=True)
+    return time.perf_counter() - begun
+
+
+def compiled(folder: Path) -> None:
+    """As `sam build` lays the handlers out, which come without bytecode but are a few lines each."""
+    for path in (ROOT / "functions").iterdir():
+        if path.is_file():
+            (folder / path.name).write_bytes(path.read_bytes())
+
+
+def size_mb(layer: Path) -> float:
+    return sum(path.stat().st_size for path in layer.rglob("*") if path.is_file()) / 1e6
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("layer", type=Path)
+    parser.add_argument("--rounds", type=int, default=10)
+    options = parser.parse_args()
+    layer = options.layer.resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        task = Path(folder)
+        compiled(task)
+        codes = {"": "pass"} | {name: f"import {name}" for name in BUDGETS}
+        best = dict.fromkeys(codes, float("inf"))
+        for _ in range(options.rounds):
+            for name, code in codes.items():
+                best[name] = min(best[name], seconds(code, layer, task))
+    own = best.pop("")
+    print(f"python -c pass: {own * 1000:.1f} ms (best of {options.rounds})")
+    exceeded = False
+    for name, found in best.items():
+        over = found / own > BUDGETS[name]
+        exceeded |= over
+        print(f"{name:12} {found / own:5.1f} x  (at most {BUDGETS[name]}){'  EXCEEDED' if over else ''}")
+    size = size_mb(layer)
+    exceeded |= size > LAYER_MB
+    print(f"layer        {size:5.1f} MB (at most {LAYER_MB}){'  EXCEEDED' if size > LAYER_MB else ''}")
+    return 1 if exceeded else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
