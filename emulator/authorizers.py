@@ -36,7 +36,9 @@ class Authorizers:
 
     async def check(self, name: str, incoming: Incoming) -> dict[str, str] | Refusal:
         """The authorizer's context, for requestContext; or why not."""
-        authorizer = self._declared[name]
+        authorizer = self._declared.get(name)
+        if authorizer is None:
+            return _signed(incoming)
         identity = [incoming.value(source) for source in authorizer.identity]
         if not all(identity):
             return Refusal("UNAUTHORIZED")
@@ -66,6 +68,12 @@ class Authorizers:
             known = payload.message() == "Unauthorized"
             return Refusal("UNAUTHORIZED" if known else "AUTHORIZER_CONFIGURATION_ERROR")
         return read_grant(payload.data) or Refusal("AUTHORIZER_CONFIGURATION_ERROR")
+
+
+def _signed(incoming: Incoming) -> dict[str, str] | Refusal:
+    """AWS_IAM, where there are no accounts: that a request is signed, not by whom."""
+    said = incoming.value("method.request.header.Authorization") or ""
+    return {} if said.startswith("AWS4-HMAC-SHA256 ") else Refusal("MISSING_AUTHENTICATION_TOKEN")
 
 
 def read_grant(data: bytes) -> Grant | None:
