@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.infrastructure import tools
+from tests.infrastructure.stack import Stack
 from tests.infrastructure.tools import BIN, ROOT
 
 MEGABYTES = 50
@@ -132,6 +133,16 @@ def test_a_layer_is_not_built_into_nowhere(deployment_tools):
         )
         assert done.returncode != 0
         assert "ARTIFACTS_DIR" in done.stderr
+
+
+@pytest.mark.parametrize("dispatch", ["invoke", "inline"])
+def test_every_handler_imports_with_exactly_the_environment_declared_for_it(built, layer, template, dispatch):
+    stack = Stack(template, DispatchMode=dispatch, Architecture=ARCHITECTURE)
+    for name, function in stack.of_type("AWS::Lambda::Function").items():
+        module, _, handler = function["Handler"].rpartition(".")
+        code = f"import {module} as found; assert callable(found.{handler})"
+        # Lambda itself adds the region.
+        python(layer, code, built / name, **function["Environment"]["Variables"], AWS_REGION="us-east-1")
 
 
 def test_no_handler_hides_a_library(layer):
