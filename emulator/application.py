@@ -50,6 +50,7 @@ class Api:
     stage: str
     routes: tuple[Route, ...] = ()
     authorizers: dict[str, Authorizer] = field(default_factory=dict)
+    signed: frozenset[str] = frozenset()  # authorizers that are IAM: a signature is asked for
     responses: Json = field(default_factory=dict)
     binary_types: tuple[str, ...] = ()
     stage_variables: dict[str, str] | None = None
@@ -112,13 +113,17 @@ def _api(resources: Mapping[str, Json]) -> Api:
         raise Unsupported(f"one REST API at a time; the template has {', '.join(name for name, _ in apis)}")
     stage = next(p for _, p in _of(resources, "AWS::ApiGateway::Stage"))
     body = apis[0][1]["Body"]
-    declared = body.get("securityDefinitions", {})
+    declared = body.get("securityDefinitions") or body.get("components", {}).get("securitySchemes") or {}
     found = [_authorizer(n, d["x-amazon-apigateway-authorizer"]) for n, d in declared.items() if _custom(d)]
+    signed = frozenset(n for n, d in declared.items() if d.get("x-amazon-apigateway-authtype") == "awsSigv4")
+    if other := declared.keys() - signed - {authorizer.name for authorizer in found}:
+        raise Unsupported(f"the authorizer {min(other)} is neither a function nor IAM")
     binary = apis[0][1].get("BinaryMediaTypes") or body.get("x-amazon-apigateway-binary-media-types") or []
     return Api(
         stage=stage["StageName"],
         routes=by_precedence(_routes(body)),
         authorizers={authorizer.name: authorizer for authorizer in found},
+        signed=signed,
         responses=body.get("x-amazon-apigateway-gateway-responses", {}),
         binary_types=tuple(each.replace("~1", "/") for each in binary),
         stage_variables=stage.get("Variables"),

@@ -9,9 +9,11 @@ from typing import Any
 
 from emulator.application import Authorizer
 from emulator.functions import Functions
+from emulator.intrinsics import ACCOUNT
 from emulator.outcomes import Stream
 from emulator.requests import Incoming
 
+SIGNED = "AWS4-HMAC-SHA256"
 EXPLICIT = "User is not authorized to access this resource with an explicit deny"
 
 
@@ -36,9 +38,7 @@ class Authorizers:
 
     async def check(self, name: str, incoming: Incoming) -> dict[str, str] | Refusal:
         """The authorizer's context, for requestContext; or why not."""
-        authorizer = self._declared.get(name)
-        if authorizer is None:
-            return _signed(incoming)
+        authorizer = self._declared[name]
         identity = [incoming.value(source) for source in authorizer.identity]
         if not all(identity):
             return Refusal("UNAUTHORIZED")
@@ -70,10 +70,19 @@ class Authorizers:
         return read_grant(payload.data) or Refusal("AUTHORIZER_CONFIGURATION_ERROR")
 
 
-def _signed(incoming: Incoming) -> dict[str, str] | Refusal:
-    """AWS_IAM, where there are no accounts: that a request is signed, not by whom."""
-    said = incoming.value("method.request.header.Authorization") or ""
-    return {} if said.startswith("AWS4-HMAC-SHA256 ") else Refusal("MISSING_AUTHENTICATION_TOKEN")
+def check_signature(incoming: Incoming) -> str | None:
+    """The kind of gateway response that refuses it. Whoever signs is let in: there are no users here to know the keys of."""
+    said = incoming.value("method.request.header.Authorization")
+    if said is None and "X-Amz-Signature" in incoming.query:
+        said = f"{SIGNED} Credential={incoming.query.get('X-Amz-Credential', [''])[-1]}"
+    if said is None:
+        return "MISSING_AUTHENTICATION_TOKEN"
+    found = re.match(rf"{SIGNED} .*?Credential=([^/,\s]+)/", said)
+    if found is None:
+        return "INVALID_SIGNATURE"
+    user = f"arn:aws:iam::{ACCOUNT}:user/{found[1]}"
+    incoming.context["identity"] |= {"accessKey": found[1], "accountId": ACCOUNT, "userArn": user}
+    return None
 
 
 def read_grant(data: bytes) -> Grant | None:

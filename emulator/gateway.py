@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from emulator.application import Api
-from emulator.authorizers import Authorizers, Refusal
+from emulator.authorizers import Authorizers, Refusal, check_signature
 from emulator.functions import Functions
 from emulator.outcomes import PAYLOAD_LIMIT, Outcome, Payload
 from emulator.proxying import buffered, streamed
@@ -46,6 +46,9 @@ class Gateway:
         """None if it may go on."""
         if call.route.authorizer is None:
             return None
+        if call.route.authorizer in self._api.signed:
+            refused = check_signature(call)
+            return self._refuse(refused, call) if refused else None
         answer = await self._authorizers.check(call.route.authorizer, call)
         if isinstance(answer, Refusal):
             call.context["authorizer"] = answer.context

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, tuple[int, str | None, str]] = {
         "Missing Authentication Token",
         "MissingAuthenticationTokenException",
     ),
+    "INVALID_SIGNATURE": (403, "The request signature is not one of AWS", "IncompleteSignatureException"),
     "REQUEST_TOO_LARGE": (413, "Request Too Long", "RequestTooLargeException"),
     "AUTHORIZER_CONFIGURATION_ERROR": (500, None, "AuthorizerConfigurationException"),
     "INTEGRATION_FAILURE": (502, "Internal server error", "InternalServerErrorException"),

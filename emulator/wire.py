@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -142,13 +143,25 @@ class Server:
         """Whether the connection may be used again."""
         if (request.header("expect") or "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        response = await self._handler(request)
+        response = await self._handled(request)
         if isinstance(response.body, bytes):
             keep = (request.header("connection") or "").lower() != "close"
             await _write_whole(writer, request.method, response, keep=keep)
             return keep
         await _write_stream(writer, request, response, response.body)
         return False
+
+    async def _handled(self, request: Request) -> Response:
+        """A fault of the emulator's own is told, and the next request served."""
+        try:
+            return await self._handler(request)
+        except (ConnectionError, asyncio.IncompleteReadError, StreamBroken, BadRequest):
+            raise
+        except Exception:  # noqa: BLE001
+            traceback.print_exc()
+            return Response(
+                500, [("Content-Type", "text/plain")], b"the emulator failed; its log has the reason\n"
+            )
 
 
 async def _read_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request | None:

@@ -80,18 +80,19 @@ def test_an_authorizer_that_fails_or_answers_nonsense_is_a_500(emulator, token):
     assert answer.header("X-Fault") == "ours"
 
 
-def test_a_route_for_those_with_an_account_takes_signed_requests_only(emulator):
-    signature = "AWS4-HMAC-SHA256 Credential=a/20260728/us-east-1/execute-api/aws4_request, SignedHeaders=host, Signature=0"
-    assert emulator.get("/signed", ("Authorization", signature)).status == 200
-    for headers in [[], [("Authorization", "Bearer token")]]:
-        answer = emulator.get("/signed", *headers)
-        assert (answer.status, answer.json()) == (403, {"message": "Missing Authentication Token"})
-
-
 def test_the_cache_forgets_after_its_time(built):
     with Emulator(built, "--parameter", "Remember=1") as emulator:
         first = calls(emulator.get("/remembered", ("Authorization", "allow")))
         eventually(lambda: calls(emulator.get("/remembered", ("Authorization", "allow"))) != first)
+
+
+def test_where_iam_is_asked_for_a_signature_is_needed(emulator):
+    assert emulator.get("/signed").json() == {"message": "Missing Authentication Token"}
+    answer = emulator.get("/signed", ("Authorization", "Bearer x"))
+    assert (answer.status, answer.header("x-amzn-ErrorType")) == (403, "IncompleteSignatureException")
+    signed = "AWS4-HMAC-SHA256 Credential=me/20260101/us-east-1/execute-api/aws4_request, SignedHeaders=host, Signature=0"
+    identity = emulator.get("/signed", ("Authorization", signed)).event["requestContext"]["identity"]
+    assert (identity["accessKey"], identity["userArn"]) == ("me", "arn:aws:iam::123456789012:user/me")
 
 
 def calls(answer):
