@@ -6,8 +6,9 @@ LAMBDA := .cache/lambda
 CONFIG ?= portico.yaml
 PORT   ?= 8088
 ARCH   ?= arm64
+HERE   := $(subst aarch64,arm64,$(shell uname -m))
 
-.PHONY: serve test lint format bench conformance matrix layer deploy-check coldstart lock clean
+.PHONY: serve test lint format bench conformance matrix layer lambda deploy-check coldstart lock clean
 
 serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
@@ -33,6 +34,12 @@ conformance: $(VENV)/.ready
 
 matrix: $(VENV)/.ready
 	$(BIN)/python -m tests.matrix $(ARGS)
+
+# What would be deployed, built for this machine and run on it; ARGS are the emulator's.
+lambda: $(LAMBDA)/.ready
+	SAM_CLI_TELEMETRY=0 PATH="$(abspath $(LAMBDA)/bin):$$PATH" $(LAMBDA)/bin/sam build --parameter-overrides Architecture=$(HERE)
+	exec $(LAMBDA)/bin/python -m emulator template.yaml .aws-sam/build --port $(PORT) --parameter Architecture=$(HERE) \
+	  --parameter "PublicBaseUrl=http://127.0.0.1:{port}" $(ARGS)
 
 layer: $(LAMBDA)/.ready
 	PATH="$(abspath $(LAMBDA)/bin):$$PATH" $(MAKE) --no-print-directory -f layers/portico/Makefile \

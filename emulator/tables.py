@@ -24,6 +24,13 @@ CREATED_WITH = (
     "StreamSpecification",
 )
 START_S = 30.0
+# It ends with its standard input, and so with the emulator, however that ends.
+SERVER = """
+import os, sys, threading
+threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+from moto.server import main
+main(sys.argv[1:])
+"""
 
 
 @contextlib.asynccontextmanager
@@ -39,8 +46,8 @@ async def dynamodb(tables: Iterable[dict[str, Any]], existing: str | None) -> As
 async def _moto() -> AsyncIterator[str]:
     port = _free_port()
     process = await asyncio.create_subprocess_exec(
-        *[sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdin=asyncio.subprocess.DEVNULL,
+        *[sys.executable, "-c", SERVER, "-H", "127.0.0.1", "-p", str(port)],
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         start_new_session=True,
