@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from portico.catalogue import Listing, merge
@@ -80,11 +80,14 @@ def test_whatever_a_backend_asks_becomes_a_question(params, method):
     assert isinstance(translate.question_to_legacy(method, params, "e"), dict)
 
 
-TWICE = '{"progressToken":1,"progressToken":2}'
+def test_a_question_with_its_progress_token_twice_is_refused():
+    """Nobody could say which of them counts."""
+    meta = '{"progressToken":1,"progressToken":2}'
+    text = f'{{"jsonrpc":"2.0","id":5,"method":"roots/list","params":{{"_meta":{meta}}}}}'
+    assert readdress(text.encode(), "session", "s1", 1e12)[1] is None
 
 
 @given(st.dictionaries(TEXT | st.just("progressToken"), JSON).map(jsonrpc.dumps))
-@example(TWICE)
 def test_whatever_a_backend_asks_gets_an_id_that_finds_its_way_back(meta):
     """G1.95"""
     text = f'{{"jsonrpc":"2.0","id":5,"method":"roots/list","params":{{"_meta":{meta}}}}}'

@@ -37,14 +37,10 @@ def readdress(data: bytes, session_id: str, backend: str, expires_at: float) -> 
 
 
 def _progress_token(message: Message) -> Member | None:
-    """None where it stands there twice, too: nobody could say which of them counts."""
     meta = message.params.get("_meta")
     if meta is None or not isinstance(meta.value, dict) or "progressToken" not in meta.value:
         return None
-    try:
-        return jsonrpc.members(message.text, meta.start)[0]["progressToken"]
-    except jsonrpc.Malformed:
-        return None
+    return jsonrpc.members(message.text, meta.start)[0]["progressToken"]
 
 
 def one_line(data: bytes) -> bytes:
