@@ -69,12 +69,12 @@ def test_nobody_but_the_functions_reaches_a_host(largest):
     assert "TaskRoleArn" not in largest.resources["HostTask"]["Properties"]
 
 
-def test_what_calls_backends_is_in_the_hosts_network(largest):
+def test_what_speaks_to_backends_is_in_the_hosts_network(largest):
     functions = largest.of_type("AWS::Lambda::Function")
     inside = {
         name.removesuffix("Function") for name, function in functions.items() if "VpcConfig" in function
     }
-    assert inside == {"ToolsCall", "Stream", "Discovery"}
+    assert inside == FUNCTIONS - {"Edge", "Metadata", "Reaper"}
 
 
 def test_there_are_nine_functions_and_the_authorizer_with_tokens(smallest, largest):
