@@ -1,0 +1,71 @@
+"""The deployment: template.yaml, built by `sam build`, each function a process, behind what API Gateway does."""
+
+import pytest
+
+from tests.support import Client, eventually
+
+
+@pytest.fixture(scope="module")
+def client(deployed):
+    client = Client(deployed.mcp)
+    client.init()
+    eventually(lambda: len(prefixes(client)) == 2, 20)
+    return client
+
+
+def prefixes(client):
+    return {tool["name"].partition("_")[0] for tool in client.rpc("tools/list").result["tools"]}
+
+
+def test_a_session_begins_lists_calls_and_ends(deployed, client):
+    mine = Client(deployed.mcp)
+    assert mine.init().result["serverInfo"]["name"] == "portico"
+    assert prefixes(mine) == {"old", "new"}
+    assert mine.call("old_echo", {"text": "a"}).text == "a"
+    assert mine.call("new_echo", {"text": "b"}).text == "b"
+    assert mine.delete().status == 200
+    assert mine.rpc("tools/list").status == 404
+
+
+def test_progress_arrives_as_it_is_sent(client):
+    answer = client.call("old_slow", {"seconds": 1.5, "steps": 3}, meta={"progressToken": 1})
+    times = [received.at for received in answer.messages]
+    assert len(times) == 4
+    assert times[-1] - times[0] > 0.5
+
+
+def test_a_modern_client_needs_no_session(deployed, client):
+    modern = Client(deployed.mcp)
+    assert "2026-07-28" in modern.rpc26("server/discover").result["supportedVersions"]
+    for name in ("old_echo", "new_echo"):
+        answer = modern.call26(name, {"text": name})
+        assert (answer.text, answer.session) == (name, None)
+
+
+def test_a_held_call_goes_on_in_the_process_that_holds_it(deployed, client):
+    modern = Client(deployed.mcp)
+    able = {"capabilities": {"elicitation": {}}}
+    asked = modern.call26("old_elicit", **able).result
+    assert asked["resultType"] == "input_required"
+    said = {"action": "accept", "content": {"name": "Ann"}}
+    retry = {
+        "name": "old_elicit",
+        "arguments": {},
+        "requestState": asked["requestState"],
+        "inputResponses": dict.fromkeys(asked["inputRequests"], said),
+    }
+    assert '"Ann"' in modern.rpc26("tools/call", retry, **able).text
+
+
+def test_a_legacy_client_is_asked_on_its_stream(deployed, client):
+    mine = Client(deployed.mcp)
+    mine.on["elicitation/create"] = lambda _: {"action": "accept", "content": {"name": "Eve"}}
+    mine.init(capabilities={"elicitation": {}})
+    assert '"Eve"' in mine.call("new_elicit").text
+
+
+def test_errors_say_what_they_say_everywhere(deployed, client):
+    assert client.call("nope").error == {"code": -32602, "message": "Unknown tool: nope"}
+    assert Client(deployed.mcp).rpc("tools/list").status == 400
+    mismatch = Client(deployed.mcp).rpc26("tools/list", headers={"mcp-method": "tools/call"})
+    assert (mismatch.status, mismatch.error["code"]) == (400, -32020)
