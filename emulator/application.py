@@ -65,7 +65,7 @@ class Application:
 
 
 def read(resources: Mapping[str, Json], paths: Mapping[str, Path]) -> Application:
-    layers = {name: paths[_built(p["Content"])] for name, p in _of(resources, "AWS::Lambda::LayerVersion")}
+    layers = {name: _built(p["Content"], paths) for name, p in _of(resources, "AWS::Lambda::LayerVersion")}
     functions = [_function(n, p, paths, layers) for n, p in _of(resources, "AWS::Lambda::Function")]
     return Application(
         functions={function.name: function for function in functions},
@@ -79,10 +79,11 @@ def _of(resources: Mapping[str, Json], kind: str) -> Iterator[tuple[str, Json]]:
     return ((name, r["Properties"]) for name, r in resources.items() if r["Type"] == kind)
 
 
-def _built(code: Json) -> str:
-    if "S3Key" not in code:
-        raise Unsupported(f"code that sam build has not built: {code}")
-    return str(code["S3Key"])
+def _built(code: Json, paths: Mapping[str, Path]) -> Path:
+    key = str(code.get("S3Key"))
+    if key not in paths:
+        raise Unsupported(f"{key} has not been built: run sam build")
+    return paths[key]
 
 
 def _function(name: str, p: Json, paths: Mapping[str, Path], layers: Mapping[str, Path]) -> Function:
@@ -93,7 +94,7 @@ def _function(name: str, p: Json, paths: Mapping[str, Path], layers: Mapping[str
         name=p.get("FunctionName", name),
         handler=p["Handler"],
         runtime=p["Runtime"],
-        root=paths[_built(p["Code"])],
+        root=_built(p["Code"], paths),
         layers=tuple(layers[layer] for layer in p.get("Layers", [])),
         environment={key: _text(value) for key, value in declared.items()},
         timeout_s=float(p.get("Timeout", 3)),

@@ -58,7 +58,7 @@ class Resolver:
             "Fn::Select": lambda a: self.resolve(a[1])[int(self.resolve(a[0]))],
             "Fn::FindInMap": self._find_in_map,
             "Fn::Base64": lambda a: base64.b64encode(str(self.resolve(a)).encode()).decode(),
-            "Fn::GetAZs": lambda _: [f"{REGION}a", f"{REGION}b"],
+            "Fn::GetAZs": lambda _: [f"{REGION}{zone}" for zone in "abc"],
             "Fn::Cidr": lambda a: [f"10.0.{number}.0/24" for number in range(int(self.resolve(a)[1]))],
             "Fn::ImportValue": lambda a: str(self.resolve(a)),
         }

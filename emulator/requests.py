@@ -130,8 +130,8 @@ def _headers(request: Request) -> Pairs:
     added = {
         "X-Amzn-Trace-Id": f"Root=1-{int(time.time()):08x}-{uuid.uuid4().hex[:24]}",
         "X-Forwarded-For": ", ".join([*forwarded, request.peer]),
-        "X-Forwarded-Port": "443",
-        "X-Forwarded-Proto": "https",
+        "X-Forwarded-Port": (request.header("host") or "").partition(":")[2] or "80",
+        "X-Forwarded-Proto": "http",
     }
     names = {name.lower() for name in added}
     return [(k, v) for k, v in kept if k.lower() not in names] + list(added.items())

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from samtranslator.model.exceptions import InvalidDocumentException
 from samtranslator.translator.transform import transform
 from samtranslator.yaml_helper import yaml_parse
 
-from emulator.intrinsics import REGION, Resolver
+from emulator.intrinsics import REGION, Resolver, Unresolved
 
 BUILT = "built"  # the "bucket" of what sam build made; its keys are logical ids
 CODE = {"AWS::Serverless::Function": "CodeUri", "AWS::Serverless::LayerVersion": "ContentUri"}
@@ -29,7 +30,10 @@ def translate(template: Path, parameters: Mapping[str, str]) -> dict[str, dict[s
         if code := CODE.get(resource.get("Type", "")):
             resource.setdefault("Properties", {})[code] = f"s3://{BUILT}/{name}"
     Resolver({**declared, "Resources": {}}, parameters)  # names a bad parameter before SAM stumbles over it
-    translated = transform(declared, dict(parameters), _NoManagedPolicies())
+    try:
+        translated = transform(declared, dict(parameters), _NoManagedPolicies())
+    except InvalidDocumentException as error:
+        raise Unresolved("; ".join(cause.message for cause in error.causes) or error.message) from None
     return Resolver(translated, parameters).resources()
 
 

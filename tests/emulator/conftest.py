@@ -1,11 +1,22 @@
+import fcntl
+
 import pytest
 
 from tests.emulator.support import Emulator, build
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("sam") / "build")
+def built(tmp_path_factory, worker_id):
+    """Once for all workers."""
+    home = tmp_path_factory.getbasetemp()
+    place = (home if worker_id == "master" else home.parent) / "sam"
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "done").exists():
+            build(place / "build")
+            (place / "done").touch()
+    return place / "build"
 
 
 @pytest.fixture(scope="module")

@@ -117,6 +117,26 @@ def test_a_mistake_is_named_and_nothing_is_started(built, given, said):
     assert said in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "by", "said"),
+    [
+        ("Handler: plain.handler", "Handler: plain.handler\n      Nonsense: 1", "Nonsense"),
+        ("TABLE: !Ref Table", "TABLE: !Ref Chair", "Chair"),
+        ("  Plain:\n", "  Simple:\n", "Simple has not been built: run sam build"),
+    ],
+)
+def test_a_template_that_cannot_be_run_is_refused(built, tmp_path, line, by, said):
+    text = (APP / "template.yaml").read_text()
+    assert line in text
+    changed = text.replace(line, by, 1).replace("!Ref Plain", "!Ref Brief")
+    (tmp_path / "template.yaml").write_text(changed)
+    command = [LAMBDA / "python", "-m", "emulator", tmp_path / "template.yaml", built]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("emulator: ")
+    assert said in done.stderr
+
+
 def keep_busy(emulator):
     with contextlib.suppress(OSError, http.client.HTTPException):
         emulator.post("/plain", {"say": "busy", "sleep": 9})

@@ -79,14 +79,14 @@ def test_the_templates_tables_are_there(emulator):
 
 def test_schedules_are_fired_at_their_rate(built):
     with Emulator(built, "--minute", "0.2") as emulator:
-        ticks = eventually(lambda: len(found := emulator.get("/ticks").json()) > 2 and found, 10)
+        ticks = eventually(lambda: len(found := emulator.get("/ticks").json()) > 2 and found, 30)
     assert {tick["detail-type"] for tick in ticks} == {"Scheduled Event"}
     assert ticks[0]["resources"] == ["arn:aws:events:us-east-1:123456789012:rule/TickerTick"]
 
 
 def test_each_schedule_may_be_fired_once_at_the_start(built):
     with Emulator(built, "--once-schedules", "--minute", "0.01") as emulator:
-        ticks = eventually(lambda: len(found := emulator.get("/ticks").json()) > 1 and found, 10)
+        ticks = eventually(lambda: len(found := emulator.get("/ticks").json()) > 1 and found, 30)
         assert sorted(tick.get("source", "") for tick in ticks) == ["", "aws.events"]
         assert {"night": True} in ticks
         assert len(emulator.get("/ticks").json()) == 2
