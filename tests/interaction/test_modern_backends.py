@@ -187,3 +187,16 @@ def test_structured_content_that_is_no_object_is_put_into_one_for_legacy_clients
     assert shown(modern.rpc26("tools/list")) == schema
     wrapped = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
     assert shown(legacy.rpc("tools/list")) == wrapped
+
+
+def test_a_call_that_is_cancelled_while_its_client_is_asked_is_not_begun_again(portico, echo26):
+    """G1.100"""
+    client = portico.client()
+    client.init(capabilities={"elicitation": {}})
+    call = client.begin_call("s1_elicit", id="asked")
+    call.wait_for("elicitation/create")
+    echo26.control("reset_log")
+    client.notify("notifications/cancelled", {"requestId": "asked"})
+    call.wait_closed()
+    assert client.call("s1_echo", {"text": "next"}).text == "next"
+    assert len(echo26.seen("tools/call")) == 1

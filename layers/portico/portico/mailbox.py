@@ -47,7 +47,8 @@ class Letters:
         boxes[box] = self._queue
 
     def close(self) -> None:
-        self._boxes.pop(self._box, None)
+        if self._boxes.get(self._box) is self._queue:
+            del self._boxes[self._box]
 
     async def next(self, seconds: float, *, look: bool) -> bytes | None:
         """The next letter, or None when `seconds` have passed. With `look`, also those in the store."""

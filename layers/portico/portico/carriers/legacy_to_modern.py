@@ -150,6 +150,8 @@ class _Call:
                 yield piece
                 if piece[0]:
                     return
+            if self._cancelled:
+                return
             params = {"inputResponses": responses, "requestState": needed.get("requestState")}
         raise BackendBroken(f"the backend asks on after {MOST_ROUNDS} rounds")
 
@@ -170,13 +172,18 @@ class _Call:
             else:
                 responses[letter["key"]] = letter["result"]
 
+    async def _opened(self, body: bytes) -> Exchange:
+        self._exchange = await self._backend.post(self._backend.modern, body, self._sent)
+        if self._cancelled:  # meanwhile, when there was nothing to close yet
+            self._exchange.close()
+        await head(self._exchange, self._limits.call_timeout_s)
+        return self._exchange
+
     async def _said(self, id_: str, params: dict[str, Any]) -> AsyncIterator[Message | None]:
         """What the backend says in one round, None in silence; its answer comes last."""
         limits = self._limits
         body = translate.to_modern(self._body, id_, self._meta, task=None, **params)
-        exchange = await self._backend.post(self._backend.modern, body, self._sent)
-        self._exchange = exchange
-        await head(exchange, limits.call_timeout_s)
+        exchange = await self._opened(body)
         asked = Message("", "request", self._message.method, id_, {}, {})
         if exchange.status != 200:
             yield _message((await refused(exchange, asked)).body)
