@@ -138,6 +138,17 @@ def test_several_subscriptions_each_hear_what_they_asked_for_under_their_own_id(
     eventually(lambda: idle(old, new))
 
 
+def test_an_address_that_a_backend_will_not_watch_costs_the_others_nothing(client, old, new):
+    """G1.93"""
+    old.control("reset_log")
+    stream, _ = listen(client, resourceSubscriptions=["echo://item/unwatched", OLD])
+    old.control("update_resource", uri=OLD)
+    assert stream.wait_for(UPDATED)["params"]["uri"] == OLD
+    assert len(old.seen("initialize")) == 1
+    stream.close()
+    eventually(lambda: idle(old, new))
+
+
 def test_a_client_that_hangs_up_leaves_nothing_behind(client, old, new):
     """G1.93"""
     eventually(lambda: idle(old, new))

@@ -122,6 +122,8 @@ async def read_resource(call: Call) -> Json:
 async def subscribe(call: Call) -> Json:
     uri = call.params.get("uri", "")
     contents(call.state, uri)
+    if uri == "echo://item/unwatched":
+        raise RpcError(-32602, "nobody notices what becomes of this one")
     call.session.subscriptions.add(uri)
     return {}
 

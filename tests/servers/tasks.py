@@ -126,12 +126,13 @@ async def body_of(receive):
 
 async def listen(server, message, send):
     """Acknowledges the tasks it has, then tells how each is."""
+    able = EXTENSION in message["params"]["_meta"][f"{META}clientCapabilities"].get("extensions", {})
     meta = {"_meta": {f"{META}subscriptionId": message["id"]}}
     ids = [id_ for id_ in message["params"]["notifications"].get("taskIds", []) if id_ in server.tasks]
     notes = [("subscriptions/acknowledged", {"notifications": {"taskIds": ids} if ids else {}})]
     notes += [("tasks", server.tasks[id_]) for id_ in ids]
     headers = [(b"content-type", b"text/event-stream")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.start", "status": 200 if able or not ids else 400, "headers": headers})
     for name, params in notes:
         note = {"jsonrpc": "2.0", "method": f"notifications/{name}", "params": params | meta}
         data = b"data: " + json.dumps(note).encode() + b"\n\n"

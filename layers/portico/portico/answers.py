@@ -6,10 +6,11 @@ from typing import Any
 from portico.catalogue import Catalogue, Definition
 from portico.protocol import jsonrpc, modern, versions
 from portico.protocol.jsonrpc import INVALID_PARAMS, Id, Rejection
+from portico.protocol.modern import TASKS_EXTENSION
 from portico.protocol.versions import Era
 from portico.registry import Gateway
 from portico.replies import Reply, refusal
-from portico.tasks import EXTENSION, union
+from portico.tasks import union
 
 
 def about(catalogue: Catalogue, gateway: Gateway, version: str) -> dict[str, Any]:
@@ -33,8 +34,8 @@ def capabilities(catalogue: Catalogue, era: Era) -> dict[str, Any]:
     if era == "legacy":
         tasks = union([own.get("tasks") for own in speaking])
         return found | ({"tasks": tasks} if tasks else {})
-    can = any(EXTENSION in (own.get("extensions") or {}) for own in speaking)
-    return found | ({"extensions": {EXTENSION: {}}} if can else {})
+    can = any(TASKS_EXTENSION in (own.get("extensions") or {}) for own in speaking)
+    return found | ({"extensions": {TASKS_EXTENSION: {}}} if can else {})
 
 
 def server_info(gateway: Gateway) -> dict[str, Any]:

@@ -10,16 +10,16 @@ from typing import Any, Final
 from portico.backends.remote import RemoteBackend
 from portico.carriers.leases import Lease, Leases
 from portico.catalogue import CHANGE_NOTICES, Catalogue
-from portico.errors import BackendError, EraChanged
+from portico.errors import BackendBroken, BackendError, EraChanged
 from portico.hearing import hear
 from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse
 from portico.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Message, Rejection
-from portico.protocol.modern import SERVER_KEY, SUBSCRIPTION_KEY
+from portico.protocol.modern import SERVER_KEY, SUBSCRIPTION_KEY, TASKS_EXTENSION
 from portico.publication import Publication
 from portico.registry import Limits
 from portico.requests import ModernRequest
-from portico.tasks import EXTENSION, Tasks, knows_tasks
+from portico.tasks import Tasks, knows_tasks
 from portico.upstream import lines
 
 LISTS: Final = {
@@ -68,7 +68,7 @@ async def wanted(request: ModernRequest, backends: Container[str], tasks: Tasks)
         expected = f"resourceSubscriptions and taskIds must be lists of at most {MOST_NAMES} names"
         return Rejection(400, INVALID_PARAMS, expected, id=message.id)
     if ids and not knows_tasks(request):
-        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
         return Rejection(400, MISSING_CAPABILITY, "Missing required client capability", needed, message.id)
     addresses: dict[str, list[str]] = {}
     for uri in dict.fromkeys(uris):
@@ -220,15 +220,21 @@ class Subscription:
             await self._leases.hear(lease)
         for uri in uris:
             seconds = self._limits.call_timeout_s
-            await lease.backend.ask(lease.upstream, "resources/subscribe", {"uri": uri}, lease.sent, seconds)
+            # One that cannot be subscribed to costs the others nothing.
+            with contextlib.suppress(BackendBroken):
+                await lease.backend.ask(
+                    lease.upstream, "resources/subscribe", {"uri": uri}, lease.sent, seconds
+                )
         ready.set()
         ear = lease.ear
         while ear is not None and not ear.done():
             take = asyncio.ensure_future(heard.get())
-            await asyncio.wait({take, ear}, return_when=asyncio.FIRST_COMPLETED)
-            if take.done():
-                await self._heard(take.result())
-            take.cancel()
+            try:
+                await asyncio.wait({take, ear}, return_when=asyncio.FIRST_COMPLETED)
+                if take.done():
+                    await self._heard(take.result())
+            finally:
+                take.cancel()
         if not self._is_modern(lease.backend):
             await self._publication.next(self._limits.keepalive_s)
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from portico.protocol import jsonrpc, sse
 from portico.protocol.jsonrpc import Message
+from portico.protocol.modern import TASKS_EXTENSION
 from portico.replies import Reply
 from portico.requests import LegacyRequest, ModernRequest
 from portico.stores.base import ABSENT, Conflict, Store
 
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
 KEPT_S: Final = 86_400.0
 """For as long as this at least, and longer where the backend says so."""
 
@@ -82,7 +82,7 @@ def may_make_task(request: Request) -> bool:
 
 def knows_tasks(request: ModernRequest) -> bool:
     extensions = request.envelope.capabilities.get("extensions")
-    return isinstance(extensions, dict) and EXTENSION in extensions
+    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
 
 
 def _task(result: Any) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from portico.catalogue import Listing, capabilities_of
 from portico.errors import BackendBroken, BackendRefused, BackendTimedOut, BackendUnreachable, refused
 from portico.http1 import Exchange, Headers, HttpClient
 from portico.protocol import jsonrpc, sse, translate, versions
+from portico.protocol.modern import TASKS_EXTENSION
 from portico.protocol.versions import Era
 from portico.registry import Backend, Gateway, UnresolvedReference
 from portico.sessions import UpstreamSession
@@ -199,7 +200,8 @@ class RemoteBackend:
 
     async def subscribe(self, notifications: dict[str, Any], headers: Headers) -> Exchange:
         """A modern server's stream of changes."""
-        params = {"notifications": notifications, "_meta": translate.envelope(self._client, {}, None)}
+        can: dict[str, Any] = {"extensions": {TASKS_EXTENSION: {}}} if "taskIds" in notifications else {}
+        params = {"notifications": notifications, "_meta": translate.envelope(self._client, can, None)}
         body = jsonrpc.request(f"portico-{next(self._ids)}", "subscriptions/listen", params)
         return await self.post(self.modern, body, [*headers, (b"mcp-method", b"subscriptions/listen")])
 
