@@ -72,6 +72,15 @@ def test_each_user_sees_and_calls_his_own_tools(portico):
     assert limited.call("mine_echo").error["code"] == -32602
 
 
+def test_a_personal_list_is_there_again_when_the_backend_has_forgotten_its_sessions(portico, echo):
+    """G1.59"""
+    ann, modern = started(portico, **{"x-user": "ann"}), portico.client(headers={"x-user": "ann"})
+    for _ in range(2):
+        assert "mine_ann_only" in names(ann.rpc("tools/list"))
+        assert "mine_ann_only" in names(modern.rpc26("tools/list"))
+        echo.control("forget_sessions")
+
+
 def test_a_personal_list_that_cannot_be_had_costs_only_itself():
     """G1.59"""
     with echo_server() as good, echo_server() as bad:

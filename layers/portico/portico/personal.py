@@ -8,7 +8,7 @@ from typing import ClassVar
 from portico.backends.remote import RemoteBackend
 from portico.carriers.leases import Leases
 from portico.catalogue import Definition, tool_problem
-from portico.errors import BackendError
+from portico.errors import BackendError, BackendRefused
 from portico.http1 import Headers
 from portico.protocol import names
 from portico.requests import LegacyRequest, ModernRequest
@@ -59,12 +59,28 @@ class Personal:
         if "modern" in request.catalogue.eras.get(backend.name, []):
             return (await backend.pages(backend.modern, method, name, sent, seconds)).items
         if isinstance(request, LegacyRequest):
-            upstream = await self._upstream.session(
-                backend, request.session, request.catalogue, request.headers
-            )
-            return (await backend.pages(upstream, method, name, sent, seconds)).items
+            return await self._ask_in_session(name, backend, request, seconds)
         lease = await self._leases.take(backend, request, sent)
         try:
-            return (await backend.pages(lease.upstream, method, name, sent, seconds)).items
-        finally:
-            self._leases.give_back(lease)
+            try:
+                found = await backend.pages(lease.upstream, method, name, sent, seconds)
+            except BackendRefused:
+                await self._leases.renew(lease)
+                found = await backend.pages(lease.upstream, method, name, sent, seconds)
+        except BaseException:
+            self._leases.end(lease)
+            raise
+        self._leases.give_back(lease)
+        return found.items
+
+    async def _ask_in_session(
+        self, name: str, backend: RemoteBackend, request: LegacyRequest, seconds: float
+    ) -> list[Definition]:
+        session, catalogue, headers = request.session, request.catalogue, request.headers
+        sent, method = lines(backend, headers), self.LISTINGS[name]
+        upstream = await self._upstream.session(backend, session, catalogue, headers)
+        try:
+            return (await backend.pages(upstream, method, name, sent, seconds)).items
+        except BackendRefused:
+            upstream = await self._upstream.renewed(backend, session, upstream, catalogue, headers)
+            return (await backend.pages(upstream, method, name, sent, seconds)).items
