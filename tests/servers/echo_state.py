@@ -81,6 +81,10 @@ class Stream:
     def put(self, message: Any) -> None:
         self._frame(b"data: " + dumps(message))
 
+    def comment(self) -> None:
+        self.frames.append(b": still here\n\n")
+        self.wake.set()
+
     def prime(self, retry: int) -> None:
         """An event with an id, no data, and the reconnection time."""
         self._frame(b"retry: %d\ndata:" % retry, event=b"")

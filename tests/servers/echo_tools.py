@@ -111,7 +111,7 @@ async def whoami(call: Call, args: Json) -> Json:
     )
 
 
-@tool("Takes its time and reports progress.", properties={"seconds": NUMBER, "steps": INTEGER})
+@tool("Takes its time and reports progress, or comments.", properties={"seconds": NUMBER, "steps": INTEGER})
 async def slow(call: Call, args: Json) -> Json:
     call.stream.sse = True
     call.stream.wake.set()
@@ -119,6 +119,7 @@ async def slow(call: Call, args: Json) -> Json:
     meta = call.params.get("_meta") or {}
     for step in range(1, steps + 1):
         await asyncio.sleep(seconds / steps)
+        call.stream.comment()
         if "progressToken" in meta:
             progress = {"progress": step, "total": steps, "message": f"step {step} of {steps}"}
             call.send("notifications/progress", {"progressToken": meta["progressToken"]} | progress)

@@ -74,8 +74,10 @@ class Continuation:
         """The next one."""
         self._held_until = 0.0
         self._asked = 0
+        self._ask_at = 0.0
         self._questions: dict[str, Question] = {}
         self._notes: list[str] = []
+        self._notes_size = 0
         self._end: dict[str, Any] | None = None
         self._over = False
         self._intact = False
@@ -121,6 +123,7 @@ class Continuation:
                 return
             decoder = sse.Decoder(limits.response_bytes)
             while chunk := await exchange.chunk(limits.answer_ttl_s):
+                self._last_heard = time.monotonic()
                 for frame in decoder.feed(chunk):
                     if frame.data:
                         self._inbox.put_nowait(_message(frame.data))
@@ -167,7 +170,7 @@ class Continuation:
         if self._box is None:
             return max(self._held_until - time.monotonic(), 0)
         if self._questions:
-            return GATHER_S
+            return max(self._ask_at - time.monotonic(), 0)
         return max(self._last_heard + limits.call_timeout_s - time.monotonic(), 0)
 
     async def _time_out(self) -> None:
@@ -175,7 +178,7 @@ class Continuation:
             self._over = True
         elif self._questions:
             await self._ask()
-        else:
+        elif not self._patience():
             seconds = self._limits().call_timeout_s
             silent = BackendTimedOut(f"the backend has been silent for {seconds:g} s")
             self._inbox.put_nowait(silent)
@@ -203,7 +206,7 @@ class Continuation:
         await self._tell({"kind": "held"})
         for text in self._notes:
             await self._tell({"kind": "note", "text": text})
-        self._notes = []
+        self._notes, self._notes_size = [], 0
         await self._answer_questions(letter["responses"])
         if self._end is not None:
             await self._ended(self._end)
@@ -224,11 +227,21 @@ class Continuation:
         elif message.method == "notifications/cancelled":
             gone = message.param("requestId")
             self._questions = {key: q for key, q in self._questions.items() if q.upstream_id != gone}
-        elif message.method not in DROPPED and not message.method.endswith("/list_changed"):
-            if self._box is not None:
-                await self._tell({"kind": "note", "text": message.text})
-            elif len(self._notes) < MOST_NOTES:
-                self._notes.append(message.text)
+        elif self._concerns_call(message):
+            await self._note(message.text)
+
+    def _concerns_call(self, message: Message) -> bool:
+        """A session outlives its calls, and a backend may go on about one that is over."""
+        if message.method == "notifications/progress":
+            return bool(message.param("progressToken") == self._call_id)
+        return message.method not in DROPPED and not message.method.endswith("/list_changed")
+
+    async def _note(self, text: str) -> None:
+        if self._box is not None:
+            await self._tell({"kind": "note", "text": text})
+        elif len(self._notes) < MOST_NOTES and self._notes_size + len(text) <= self._limits().response_bytes:
+            self._notes.append(text)
+            self._notes_size += len(text)
 
     async def _asked_by_backend(self, message: Message) -> None:
         if message.method == "ping":
@@ -239,6 +252,7 @@ class Continuation:
                 message.id, message.method, params
             )
             self._asked += 1
+            self._ask_at = time.monotonic() + GATHER_S
         else:
             unknown = Rejection(200, METHOD_NOT_FOUND, f"Method not found: {message.method}", id=message.id)
             await self._send(jsonrpc.error(unknown))

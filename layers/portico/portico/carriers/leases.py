@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend
 from portico.errands import Errands
+from portico.errors import BackendRefused
 from portico.hearing import hear
 from portico.http1 import Headers
 from portico.protocol import jsonrpc, translate, versions
@@ -49,6 +50,7 @@ class Leases:
         self._errands = errands
         self._limits = limits
         self._idle: dict[str, list[Lease]] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, backend: RemoteBackend, request: ModernRequest, sent: Headers) -> Lease:
         """An upstream session for this client alone: one that it had before, or a new one."""
@@ -59,7 +61,17 @@ class Leases:
             lease = waiting.pop()
             lease.sent = sent
             return lease
-        return await self._open(backend, request, key, sent)
+        opening = asyncio.ensure_future(self._open(backend, request, key, sent))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._keep)
+            raise
+
+    def _keep(self, opened: asyncio.Future[Lease]) -> None:
+        """Its client has gone while it was being opened: the next call of that client finds it."""
+        if not opened.cancelled() and opened.exception() is None:
+            self.give_back(opened.result())
 
     async def _open(self, backend: RemoteBackend, request: ModernRequest, key: str, sent: Headers) -> Lease:
         said = request.envelope.client
@@ -82,8 +94,8 @@ class Leases:
     async def renew(self, lease: Lease) -> None:
         """A new session in place of one that the backend has forgotten."""
         lease.upstream = await self._initialize(lease.backend, lease.client, lease.capabilities, lease.sent)
-        level, lease.level = lease.level, None
-        await self.set_level(lease, level)
+        if lease.level is not None:
+            await self._ask_level(lease, lease.level)
         if lease.ear is not None:
             lease.ear.cancel()
             lease.open = asyncio.Event()
@@ -116,15 +128,29 @@ class Leases:
         """The level of this one call. One who wants no log messages gets none, whatever the backend sends."""
         if level is None or level == lease.level:
             return
+        lease.level = level
+        try:
+            await self._ask_level(lease, level)
+        except BackendRefused:
+            await self.renew(lease)
+
+    async def _ask_level(self, lease: Lease, level: str) -> None:
         seconds = self._limits().call_timeout_s
         await lease.backend.ask(lease.upstream, "logging/setLevel", {"level": level}, lease.sent, seconds)
-        lease.level = level
 
     def give_back(self, lease: Lease) -> None:
         lease.heard = None
         lease.idle_since = time.monotonic()
         self._idle.setdefault(lease.key, []).append(lease)
         self._end_old()
+        if self._timer is None:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """For as long as any is kept: no call may ever come again."""
+        self._end_old()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(IDLE_S, self._look_again) if self._idle else None
 
     def end(self, lease: Lease) -> None:
         lease.heard = None
@@ -143,6 +169,8 @@ class Leases:
             self.end(lease)
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         for lease in [lease for kept in self._idle.values() for lease in kept]:
             self.end(lease)
         self._idle = {}

@@ -5,6 +5,7 @@ Each request reads a box of its own that the continuation writes to, in this pro
 
 import asyncio
 import json
+import logging
 import secrets
 import time
 import uuid
@@ -13,10 +14,10 @@ from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend
 from portico.carriers.continuations import ALIVE_S, HELD, Continuation
-from portico.carriers.leases import Leases
+from portico.carriers.leases import Lease, Leases
 from portico.carriers.pieces import Pieces, replied
 from portico.errands import Errands
-from portico.errors import BackendError, EraChanged
+from portico.errors import BackendBroken, EraChanged
 from portico.http1 import Headers
 from portico.mailbox import Letters, Mailbox
 from portico.protocol import jsonrpc, modern, states, translate
@@ -34,6 +35,8 @@ ANSWERED_S: Final = 5.0
 """How long the holder of a call may take to notice that its client is back."""
 SILENT_S: Final = 3 * ALIVE_S
 """How long a holder elsewhere may be silent before it is taken for dead."""
+
+log = logging.getLogger("portico.carriers")
 
 Letter = dict[str, Any]
 
@@ -82,13 +85,7 @@ class ModernToLegacy:
     async def _begin(
         self, backend: RemoteBackend, body: bytes, request: ModernRequest, sent: Headers
     ) -> Reply:
-        lease = await self._leases.take(backend, request, sent)
-        try:
-            if "logging" in request.catalogue.capabilities.get(backend.name, {}):
-                await self._leases.set_level(lease, request.envelope.level)
-        except BackendError:
-            self._leases.end(lease)
-            lease = await self._leases.take(backend, request, sent)
+        lease = await self._lease(backend, request, sent)
         call_id, box = f"portico-{uuid.uuid4().hex}", uuid.uuid4().hex
         continuation = Continuation(
             uuid.uuid4().hex,
@@ -105,6 +102,19 @@ class ModernToLegacy:
         )
         return await self._round(continuation.id, box, request, continuation)
 
+    async def _lease(self, backend: RemoteBackend, request: ModernRequest, sent: Headers) -> Lease:
+        """With the log level of this call, also in place of one that the backend has forgotten."""
+        lease = await self._leases.take(backend, request, sent)
+        logs = "logging" in request.catalogue.capabilities.get(backend.name, {})
+        try:
+            await self._leases.set_level(lease, request.envelope.level if logs else None)
+        except BackendBroken as error:
+            log.info("backend %s: %s", backend.name, error)
+        except BaseException:
+            self._leases.end(lease)
+            raise
+        return lease
+
     async def _round(
         self, continuation: str, box: str, request: ModernRequest, start: Letter | Continuation
     ) -> Reply:
@@ -119,8 +129,8 @@ class ModernToLegacy:
         """
         limits, ended, heard = self._limits(), False, isinstance(start, dict)
         letters = self._mailbox.open(box)
-        patience = await self._start(continuation, start)
         try:
+            patience = await self._start(continuation, start)
             while not ended:
                 letter = await self._letter(letters, continuation, min(patience, limits.keepalive_s))
                 here = self._mailbox.is_open(continuation)
