@@ -226,4 +226,5 @@ def trace_id() -> str:
 
 
 def log(name: str, line: str) -> None:
-    print(f"[{name}] {line}", file=sys.stderr, flush=True)
+    for each in line.split("\r"):  # which is how awslambdaric keeps a traceback in one event
+        print(f"[{name}] {each}", file=sys.stderr, flush=True)

@@ -94,6 +94,7 @@ async def _while_there(request: Request, work: Coroutine[Any, Any, Outcome]) -> 
     finally:
         task.cancel()
         gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)  # two may not read one connection
 
 
 def _mock(call: Incoming) -> Response:

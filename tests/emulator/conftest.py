@@ -23,3 +23,5 @@ def built(tmp_path_factory, worker_id):
 def emulator(built):
     with Emulator(built) as running:
         yield running
+    own = [line for line in running.stderr().splitlines() if not line.startswith("[")]
+    assert own == [f"emulator ready on {running.url}"], "\n".join(own)

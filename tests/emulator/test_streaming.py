@@ -1,6 +1,7 @@
 """Routes with ResponseTransferMode: RESPONSE_STREAM, and a function that streams under its own exec wrapper."""
 
 import http.client
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -43,6 +44,17 @@ def test_a_client_that_hangs_up_ends_the_stream(emulator, tmp_path, restless):
     assert emulator.post("/stream", {"parts": ["again"]}).body == b"again"
 
 
+def test_many_clients_that_hang_up_at_once_leave_no_trace(emulator, tmp_path):
+    asked = {"parts": ["one", "never"], "gate": str(tmp_path)}
+    (tmp_path / "0").touch()
+    before = emulator.stderr().count("[Streaming] refused")
+    with ExitStack() as stack:
+        for _ in range(8):
+            assert stack.enter_context(emulator.opened("POST", "/stream", asked)).read(3) == b"one"
+    eventually(lambda: emulator.stderr().count("[Streaming] refused") == before + 8)
+    assert emulator.post("/stream", {"parts": ["again"]}).body == b"again"
+
+
 @pytest.mark.parametrize("fault", ["raise", "exit"])
 def test_a_fault_in_the_middle_breaks_the_stream_off(emulator, fault):
     with (
@@ -64,6 +76,17 @@ def test_a_stream_beyond_its_integrations_timeout_breaks_off(emulator, tmp_path)
 
 def test_a_stream_without_a_prelude_is_a_502(emulator):
     assert emulator.post("/stream", {"prelude": None, "parts": ["no head"]}).status == 502
+
+
+def test_a_connection_is_good_for_more_after_a_refusal(emulator):
+    connection = http.client.HTTPConnection("127.0.0.1", emulator.port, timeout=30)
+    with closing(connection):
+        connection.connect()
+        used = connection.sock
+        for _ in range(2):
+            connection.request("GET", "/v1/not-streaming")
+            assert connection.getresponse().read() == b'{"message":"Internal server error"}'
+            assert connection.sock is used
 
 
 def test_a_function_that_does_not_stream_behind_a_route_that_does_is_a_502(emulator):
