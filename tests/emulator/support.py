@@ -30,9 +30,9 @@ def build(place):
 
 
 class Emulator(Process):
-    def __init__(self, built, *args):
+    def __init__(self, built, *args, env=None):
         command = [str(LAMBDA / "python"), "-m", "emulator", str(APP / "template.yaml"), str(built)]
-        super().__init__([*command, *args])
+        super().__init__([*command, *args], env=env)
 
     def request(self, method, path, body=None, headers=()):
         """Headers are pairs: a name may come again. The body is sent as JSON unless it is bytes."""

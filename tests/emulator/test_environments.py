@@ -84,18 +84,19 @@ def test_what_a_function_prints_is_logged_under_its_name(emulator):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_leaves_nothing_behind_in_the_middle_of_work(built, number):
-    with Emulator(built) as emulator:
+def test_it_leaves_nothing_behind_in_the_middle_of_work(built, tmp_path, number):
+    with Emulator(built, env={"TMPDIR": str(tmp_path)}) as emulator:
         pids = all_started(emulator)
         threading.Thread(target=keep_busy, args=[emulator]).start()
         eventually(lambda: "[Plain] busy" in emulator.stderr())
         os.kill(emulator.pid, number)
         assert emulator.process.wait(5) == 0
+        assert not list(tmp_path.iterdir())
         eventually(lambda: not any(alive(pid) for pid in pids))
 
 
-def test_what_it_started_ends_also_when_it_is_killed(built):
-    with Emulator(built) as emulator:
+def test_what_it_started_ends_also_when_it_is_killed(built, tmp_path):
+    with Emulator(built, env={"TMPDIR": str(tmp_path)}) as emulator:
         pids = all_started(emulator)
         os.kill(emulator.pid, signal.SIGKILL)
         eventually(lambda: not any(alive(pid) for pid in pids), 10)
