@@ -58,6 +58,12 @@ def test_progress_of_a_call_that_is_over_is_not_taken_for_the_next_one_s(client,
         assert [note["params"]["progress"] for note in call.all("notifications/progress")] == [1, 2]
 
 
+def test_an_error_has_the_status_of_the_code_that_it_has_in_this_era(client):
+    """C17, G1.98"""
+    answer = client.rpc26("resources/read", {"uri": "echo://unknown/1"})
+    assert (answer.status, answer.error["code"]) == (400, -32602)
+
+
 def test_a_backend_that_only_comments_is_not_silent(client):
     """G1.100: as long as that, a legacy client may wait too."""
     assert client.call26("s1_slow", {"seconds": 4, "steps": 8}).text == "slept 4 s in 8 steps"

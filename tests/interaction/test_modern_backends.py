@@ -200,3 +200,18 @@ def test_a_call_that_is_cancelled_while_its_client_is_asked_is_not_begun_again(p
     call.wait_closed()
     assert client.call("s1_echo", {"text": "next"}).text == "next"
     assert len(echo26.seen("tools/call")) == 1
+
+
+STRAY = {
+    "a request": {"jsonrpc": "2.0", "id": "stray", "method": "roots/list"},
+    "another call's answer": {"jsonrpc": "2.0", "id": "stray", "result": {}},
+}
+
+
+@pytest.mark.parametrize("caller", [legacy_caller, modern_caller], ids=["legacy client", "modern client"])
+@pytest.mark.parametrize("message", STRAY.values(), ids=STRAY)
+def test_what_no_modern_server_says_within_a_call_is_not_passed_on(portico, caller, message):
+    """The specification: notifications and the answer, nothing else."""
+    answer = caller(portico)("s1_stray", {"message": message})
+    assert answer.error["code"] == -32000
+    assert b"stray" not in answer.raw.replace(b"s1_stray", b"")

@@ -145,10 +145,19 @@ async def region(call: ModernCall, args: Json) -> Json:
     return as_text({"arguments": args, "headers": given})
 
 
+async def stray(call: ModernCall, args: Json) -> Json:
+    call.stream.put(args["message"])
+    return echo_tools.text("said it")
+
+
 MODERN_TOOLS: dict[str, tuple[Json, Any]] = {
     "both_questions": (
         {"name": "both_questions", "description": "Asks twice at once.", "inputSchema": {"type": "object"}},
         both_questions,
+    ),
+    "stray": (
+        {"name": "stray", "description": "Says whatever it is told to.", "inputSchema": {"type": "object"}},
+        stray,
     ),
     "region": (
         {

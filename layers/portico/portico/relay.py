@@ -102,7 +102,10 @@ class AnswerStream:
         if not frame.data:
             return b""
         data = one_line(frame.data)
-        self._seen(jsonrpc.read(data.decode("utf-8", "replace")))
+        message = jsonrpc.read(data.decode("utf-8", "replace"))
+        self._seen(message)
+        if isinstance(message, Message) and message.kind != "notification" and not self.answered:
+            raise BackendBroken("the backend sent what a modern server does not send")
         return sse.encode(data)
 
     def _seen(self, message: Any) -> None:

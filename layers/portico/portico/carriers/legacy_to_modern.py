@@ -186,11 +186,11 @@ class _Call:
         exchange = await self._opened(body)
         asked = Message("", "request", self._message.method, id_, {}, {})
         if exchange.status != 200:
-            yield _message((await refused(exchange, asked)).body)
+            yield _message((await refused(exchange, asked)).body, id_)
             return
         whole_body = await whole(exchange, limits)
         if whole_body is not None:
-            yield _message(whole_body)
+            yield _message(whole_body, id_)
             return
         decoder, silent = sse.Decoder(limits.response_bytes), 0.0
         while True:
@@ -203,7 +203,7 @@ class _Call:
             if chunk is None:
                 yield None
             for frame in decoder.feed(chunk or b""):
-                message = _message(frame.data) if frame.data else None
+                message = _message(frame.data, id_) if frame.data else None
                 if message is not None:
                     yield message
                     if message.kind == "response":
@@ -261,8 +261,8 @@ def _needed(answer: Message) -> dict[str, Any] | None:
     return result
 
 
-def _message(data: bytes) -> Message:
+def _message(data: bytes, id_: str) -> Message:
     message = jsonrpc.read(data.replace(b"\n", b" ").decode("utf-8", "replace"))
-    if not isinstance(message, Message) or message.kind == "request":
+    if not isinstance(message, Message) or message.kind == "request" or message.id not in (None, id_):
         raise BackendBroken("the backend sent what a modern server does not send")
     return message

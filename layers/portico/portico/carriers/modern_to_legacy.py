@@ -192,8 +192,8 @@ class ModernToLegacy:
         questions = translate.url_questions(answer)
         if questions is not None and message.method in translate.ROUND_METHODS:
             return 200, await self._input_required(questions, request, None)
-        error = answer.top["error"].value if "error" in answer.top else None
         body = translate.result_to_modern(answer, message.method, message.id, self._server)
+        error = json.loads(body)["error"] if "error" in answer.top else None
         code = error.get("code") if isinstance(error, dict) else None
         return modern.STATUS.get(code, 200) if isinstance(code, int) else 200, body
 
