@@ -1,6 +1,8 @@
 """Sessions at legacy backends that modern clients know nothing of: what becomes of them when clients or backends vanish."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -67,6 +69,21 @@ def test_an_error_has_the_status_of_the_code_that_it_has_in_this_era(client):
 def test_a_backend_that_only_comments_is_not_silent(client):
     """G1.100: as long as that, a legacy client may wait too."""
     assert client.call26("s1_slow", {"seconds": 4, "steps": 8}).text == "slept 4 s in 8 steps"
+
+
+def test_a_call_that_cannot_be_kept_is_answered_and_its_session_ended(echo, tmp_path):
+    """G1.100, C11"""
+    database = tmp_path / "portico.db"
+    with gateway(config(("s1", echo.url, {}), store=f"sqlite:{database}")) as process:
+        client = process.client()
+        before = echo.counters()["calls_running"]
+        with closing(sqlite3.connect(database)) as db:
+            db.execute("ALTER TABLE records RENAME TO hidden")
+            failed = client.call26("s1_elicit", capabilities=ASKS)
+            db.execute("ALTER TABLE hidden RENAME TO records")
+        assert (failed.status, failed.error["code"]) == (500, -32603)
+        eventually(lambda: echo.counters()["calls_running"] == before)
+        assert client.call26("s1_echo", {"text": "next"}).text == "next"
 
 
 @pytest.mark.parametrize("hung_up", [False, True], ids=["kept", "its client hung up while it was opened"])

@@ -7,6 +7,7 @@ may come in at any instance, and the same one twice, of which only the first cou
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from portico.errands import Errands
 from portico.errors import BackendBroken, BackendError, BackendTimedOut, EraChanged
 from portico.mailbox import Mailbox
 from portico.protocol import jsonrpc, sse, translate
-from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Message, Rejection
+from portico.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Id, Message, Rejection
 from portico.registry import Limits
 from portico.relay import check_answer, forgotten, head, refuse_other_than_200, whole
 from portico.stores.base import Store
@@ -33,6 +34,8 @@ HELD: Final = "HELD"
 
 DROPPED: Final = frozenset({"notifications/elicitation/complete", "notifications/resources/updated"})
 """Not said within a modern call: the first is gone, the second has its own stream."""
+
+log = logging.getLogger("portico.carriers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +93,17 @@ class Continuation:
         try:
             while not self._over:
                 await self._step()
+        except Exception:  # the boundary: whoever waits for the call is told that it is over
+            log.exception("a call failed")
+            why = [500, INTERNAL_ERROR, "Internal error", "the gateway failed; see its log"]
+            await self._tell({"kind": "failed", "error": why})
         finally:
             self._letters.close()
             for task in work:
                 task.cancel()
-            await self._finish()
+            self._let_go()
+            if self._asked:
+                await self._store.delete(HELD, self.id)
 
     # What comes in
 
@@ -280,9 +289,7 @@ class Continuation:
         await self._tell(end)
         self._over = True
 
-    async def _finish(self) -> None:
-        if self._asked:
-            await self._store.delete(HELD, self.id)
+    def _let_go(self) -> None:
         if self._intact:
             self._leases.give_back(self._lease)
             return
