@@ -23,3 +23,11 @@ def test_a_legacy_client_without_a_stream_is_told_that_it_cannot_be_asked():
         answer = client.call("new_elicit", headers={"accept": "application/json"})
         assert answer.error["code"] == -32600
         assert client.call("new_echo", {"text": "a"}, headers={"accept": "application/json"}).text == "a"
+
+
+def test_a_backend_that_is_not_ready_is_asked_again_with_its_state():
+    with echo26_server() as echo, gateway(config(("new", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        assert client.call("new_later").text == "ready at last"
+        assert len(echo.seen("tools/call")) == 4

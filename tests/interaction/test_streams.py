@@ -220,3 +220,16 @@ def test_a_gateway_that_is_told_to_stop_ends_its_streams():
         process.signal(signal.SIGTERM)
         assert new.answer(5).result["_meta"]["io.modelcontextprotocol/subscriptionId"] == 7
         assert old.wait_closed().messages[-1].retry
+
+
+def test_a_call_under_way_is_answered_when_the_gateway_stops():
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}))) as process:
+        client = process.client()
+        client.init()
+        streamed = client.begin_call("s1_slow", {"seconds": 30, "steps": 60}, meta={"progressToken": 1})
+        streamed.wait_for("notifications/progress")
+        plain = client.begin_call("s1_slow", {"seconds": 30, "steps": 1})
+        eventually(lambda: echo.counters()["calls_running"] == 2)
+        process.signal(signal.SIGTERM)
+        assert streamed.answer(10).error["message"] == "the gateway is stopping"
+        assert plain.answer(10).error["code"] == -32603

@@ -150,7 +150,16 @@ async def stray(call: ModernCall, args: Json) -> Json:
     return echo_tools.text("said it")
 
 
+async def later(call: ModernCall, args: Json) -> Json:
+    """Not ready yet, and has no question either: to be called again with its state."""
+    if len(call.known) < 3:
+        state = json.dumps([*call.known, {}]).encode()
+        raise InputRequired({}, base64.b64encode(state).decode())
+    return echo_tools.text("ready at last")
+
+
 MODERN_TOOLS: dict[str, tuple[Json, Any]] = {
+    "later": ({"name": "later", "description": "Is ready later.", "inputSchema": {"type": "object"}}, later),
     "both_questions": (
         {"name": "both_questions", "description": "Asks twice at once.", "inputSchema": {"type": "object"}},
         both_questions,

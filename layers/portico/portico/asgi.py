@@ -66,6 +66,9 @@ class Endpoint:
             await self._serve(client, scope["path"])
         except asyncio.CancelledError:
             if not client.gone:
+                if self._broker.closing.is_set():
+                    stopping = Rejection(503, INTERNAL_ERROR, "the gateway is stopping", id=client.asked)
+                    await client.reply(refusal(stopping))
                 raise
         finally:
             client.close()

@@ -76,6 +76,7 @@ class Listening:
         self._known = dict(cursor.known) if cursor else dict(catalogue().digests)
         self._heard = dict(cursor.heard) if cursor else {}
         self._ears: dict[str, Ear] = {}
+        self._retiring: asyncio.Task[None] | None = None
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(maxsize=256)
         self._id = uuid.uuid4().hex
         self._speaks = asyncio.Event()
@@ -167,6 +168,8 @@ class Listening:
 
     def _be_quiet(self) -> None:
         self._speaks.clear()
+        if self._retiring is not None:
+            self._retiring.cancel()
         for ear in self._ears.values():
             ear.task.cancel()
         self._ears = {}
@@ -197,11 +200,25 @@ class Listening:
             backend = self._backends().get(name)
             if backend is not None:
                 wanted[f"{name}#{jsonrpc.dumps(uris)}"] = (backend, partial(self._open_modern, backend, uris))
-        for key in self._ears.keys() - wanted.keys():
-            self._ears.pop(key).task.cancel()
+        stale = [self._ears.pop(key) for key in self._ears.keys() - wanted.keys()]
         for key in wanted.keys() - self._ears.keys():
             answered = asyncio.Event()
             self._ears[key] = Ear(asyncio.create_task(self._hear(*wanted[key], answered, late)), answered)
+
+        if stale:
+            self._retiring = asyncio.create_task(self._retire(stale, [*self._ears.values()]))
+
+    async def _retire(self, stale: list[Ear], fresh: list[Ear]) -> None:
+        """Only once others hear in their place, so that nothing is missed in between."""
+        try:
+            async with asyncio.timeout(OPEN_S):
+                for ear in fresh:
+                    await ear.open.wait()
+        except TimeoutError:
+            log.debug("a stream that replaces another one takes its time")
+        finally:
+            for ear in stale:
+                ear.task.cancel()
 
     def _modern_subscriptions(self, session: Session) -> dict[str, list[str]]:
         eras, found = self._catalogue().eras, dict[str, list[str]]()

@@ -27,6 +27,7 @@ LOOK_S: Final = 0.25
 ALIVE_S: Final = 5.0
 GATHER_S: Final = 0.03
 """Questions that come this close together are asked in one round."""
+MOST_QUESTIONS: Final = 100
 MOST_NOTES: Final = 1000
 """Notifications kept for a client that is away."""
 HELD: Final = "HELD"
@@ -268,7 +269,10 @@ class Continuation:
 
     def _may_ask(self, method: str) -> bool:
         """Only what the client said it can answer, and only where its era has rounds."""
-        able = translate.ASKABLE.get(method) in self._lease.capabilities
+        able = (
+            translate.ASKABLE.get(method) in self._lease.capabilities
+            and len(self._questions) < MOST_QUESTIONS
+        )
         return able and self._method in translate.ROUND_METHODS
 
     async def _send(self, body: bytes) -> None:

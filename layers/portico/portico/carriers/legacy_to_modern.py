@@ -30,6 +30,9 @@ from portico.upstream import Upstream
 
 MOST_ROUNDS: Final = 100
 """A backend that asks on and on is not taken seriously for ever."""
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 2.0
+"""Before a backend that has no question, but is not ready either, is asked again."""
 LOOK_AFTER_S: Final = 0.3
 """Only then is it worth looking into the store for a cancellation that came in elsewhere."""
 
@@ -146,7 +149,10 @@ class _Call:
                     yield 200, translate.result_to_legacy(answer, self._message.method, self._message.id)
                 return
             responses: dict[str, Any] = {}
-            async for piece in self._ask(needed.get("inputRequests") or {}, responses):
+            questions = needed.get("inputRequests") or {}
+            if not questions:
+                await asyncio.sleep(min(FIRST_PAUSE_S * 2**number, LONGEST_PAUSE_S))
+            async for piece in self._ask(questions, responses):
                 yield piece
                 if piece[0]:
                     return
@@ -253,12 +259,12 @@ class _Call:
 
 def _needed(answer: Message) -> dict[str, Any] | None:
     """The result, where it is a request for more."""
-    result = answer.top["result"].value if "result" in answer.top else None
-    if not isinstance(result, dict) or result.get("resultType") != "input_required":
+    if "result" not in answer.top:
         return None
-    if not isinstance(result.get("inputRequests", {}), dict):
-        raise BackendBroken("the backend's inputRequests are not an object")
-    return result
+    result = answer.top["result"].value
+    if not isinstance(result, dict) or not isinstance(result.get("inputRequests", {}), dict):
+        raise BackendBroken("the backend's result is not one that MCP has")
+    return result if result.get("resultType") == "input_required" else None
 
 
 def _message(data: bytes, id_: str) -> Message:
