@@ -9,7 +9,7 @@ from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
 from tests import npm
-from tests.support import ROOT, config, echo_server, gateway
+from tests.support import ROOT
 
 pytestmark = [
     pytest.mark.timeout(300),  # the first run installs
@@ -20,18 +20,6 @@ INSPECTOR = "@modelcontextprotocol/inspector"
 INSPECTOR_VERSION = "2.12.0"
 TYPESCRIPT = "@modelcontextprotocol/sdk"
 TYPESCRIPT_VERSION = "1.32.2"
-
-
-@pytest.fixture(scope="module")
-def echo():
-    with echo_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def portico(echo):
-    with gateway(config(("s1", echo.url, {}))) as process:
-        yield process
 
 
 @pytest.fixture

@@ -20,13 +20,6 @@ def portico():
         yield process
 
 
-@pytest.fixture
-def client(portico):
-    client = portico.client()
-    client.init()
-    return client
-
-
 def begin(client, tool):
     call = {"name": tool, "arguments": {}, "task": {"ttl": 60000}}
     return client.rpc("tools/call", call).result["task"]["taskId"]
