@@ -32,7 +32,7 @@ bench: $(VENV)/.ready
 conformance: $(VENV)/.ready
 	$(BIN)/python -m tests.conformance $(ARGS)
 
-matrix: $(VENV)/.ready
+matrix: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/python -m tests.matrix $(ARGS)
 
 # What would be deployed, built for this machine and run on it; ARGS are the emulator's.

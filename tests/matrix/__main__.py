@@ -1,6 +1,6 @@
 """Every client era with every server era, feature by feature, through Portico.
 
-    python -m tests.matrix [--direct] [--gateways N] [--store sqlite|dynamodb] [--pair CLIENT/SERVER] [--feature NAME]
+    python -m tests.matrix [--direct] [--gateways N] [--store sqlite|dynamodb|moto] [--pair CLIENT/SERVER] [--feature NAME]
 
 Prints a table: `ok`, or `FAIL` with the reasons below. The exit code is 1 if anything failed. `--direct` leaves the
 gateway out and the pairs that do not understand each other without one, which shows harness and server to be right.

@@ -1,5 +1,6 @@
 """The processes of one setting: features servers, and what stands between them and the clients."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ import boto3
 
 from portico.stores.dynamodb import create_table
 from tests.dynamodb_local import running_dynamodb
-from tests.support import Process, fetch, gateway, module
+from tests.support import ROOT, Process, fetch, gateway, module
 
-STORES = ("sqlite", "dynamodb")
+STORES = ("sqlite", "dynamodb", "moto")
+MOTO = ROOT / ".cache" / "lambda" / "bin" / "moto_server"
 TABLE = "portico"
 PAGE_SIZE = 7  # not the servers' own
 
@@ -73,13 +75,21 @@ def setting(eras: Sequence[str], *, gateways: int = 1, store: str = "sqlite") ->
 
 
 @contextmanager
+def running_moto() -> Iterator[str]:
+    """AWS as moto's server plays it; `make test` installs it."""
+    ready = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
+    with Process([str(MOTO), "-H", "127.0.0.1", "-p", "0"], ready=ready) as process:
+        yield process.base
+
+
+@contextmanager
 def shared_store(kind: str) -> Iterator[tuple[str, dict[str, str]]]:
     """The setting, and the environment it needs."""
     if kind == "sqlite":
         with TemporaryDirectory(prefix="matrix-") as folder:
             yield f"sqlite:{Path(folder, 'portico.db')}", {}
         return
-    with running_dynamodb() as endpoint:
+    with running_dynamodb() if kind == "dynamodb" else running_moto() as endpoint:
         environment = {
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_DEFAULT_REGION": "eu-west-1",
