@@ -17,7 +17,6 @@ from portico.listening import Listening
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
     SESSION_HEADER,
-    VERSION_HEADER,
     Batch,
     accepts,
     check_headers,
@@ -25,7 +24,7 @@ from portico.protocol.inbound import (
     classify,
 )
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
-from portico.protocol.modern import is_modern, read_envelope, unsupported
+from portico.protocol.modern import VERSION_HEADER, is_modern, read_envelope, unsupported
 from portico.protocol.tickets import decode_cursor
 from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest

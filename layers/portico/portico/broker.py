@@ -27,7 +27,7 @@ from portico.protocol.versions import Era
 from portico.publication import Publication
 from portico.registry import Limits, Registry
 from portico.replies import Reply, once, refusal
-from portico.requests import LegacyRequest, ModernRequest, RequestHeaders
+from portico.requests import LegacyRequest, ModernRequest, Request, RequestHeaders
 from portico.router import (
     Answer,
     Decision,
@@ -195,9 +195,7 @@ class Broker:
             return await self._list_tasks(request)
         return Reply(200, jsonrpc.result(message.id, {}))
 
-    async def _listing(
-        self, name: str, request: LegacyRequest | ModernRequest, catalogue: Catalogue
-    ) -> bytes | Rejection:
+    async def _listing(self, name: str, request: Request, catalogue: Catalogue) -> bytes | Rejection:
         """The result's bytes: made once for each catalogue, unless the client sees a list of its own or a page."""
         size, cursor = self.registry.limits.page_size, request.message.param("cursor")
         personal = bool(catalogue.personal) and name in Personal.LISTINGS
@@ -291,7 +289,7 @@ class Broker:
 
     # What a backend answers
 
-    async def _forward_task(self, decision: ForwardTask, request: LegacyRequest | ModernRequest) -> Reply:
+    async def _forward_task(self, decision: ForwardTask, request: Request) -> Reply:
         owner = await self._tasks.owner(request, decision.task)
         if owner is None:
             unknown = Rejection(200, INVALID_PARAMS, "Unknown task", id=request.message.id)
@@ -299,7 +297,7 @@ class Broker:
             return Reply(200 if legacy else modern.STATUS[INVALID_PARAMS], jsonrpc.error(unknown))
         return await self._forward(Forward(owner, request.message.text.encode(), name=decision.task), request)
 
-    async def _forward(self, decision: Forward, request: LegacyRequest | ModernRequest) -> Reply:
+    async def _forward(self, decision: Forward, request: Request) -> Reply:
         backend, message = self.backends.get(decision.backend), request.message
         if backend is None:
             gone = BackendUnreachable("the backend is not declared any more")
@@ -315,7 +313,7 @@ class Broker:
             return refusal(error.rejection(backend.name, message.id))
 
     async def _call(
-        self, backend: RemoteBackend, decision: Forward, request: LegacyRequest | ModernRequest, sent: Headers
+        self, backend: RemoteBackend, decision: Forward, request: Request, sent: Headers
     ) -> Reply:
         """In the client's own era if the backend speaks it. One that turns out to speak another is met again, once."""
         eras = self._eras(backend, request.catalogue)
@@ -338,7 +336,7 @@ class Broker:
         self,
         backend: RemoteBackend,
         decision: Forward,
-        request: LegacyRequest | ModernRequest,
+        request: Request,
         sent: Headers,
         eras: list[Era],
     ) -> Reply:
@@ -351,9 +349,7 @@ class Broker:
             return await self._modern.carry(backend, body, name, request, sent)
         return await self._modern_to_legacy.carry(backend, body, request, sent)
 
-    def _headers(
-        self, backend: RemoteBackend, decision: Forward, request: LegacyRequest | ModernRequest
-    ) -> Headers:
+    def _headers(self, backend: RemoteBackend, decision: Forward, request: Request) -> Headers:
         sent = lines(backend, request.headers)
         sent += [
             (name.encode(), _header_value(value))

@@ -16,7 +16,7 @@ from typing import Any, Final
 from portico.backends.remote import Greeting, RemoteBackend, UnsupportedVersion
 from portico.catalogue import Listing, merge, tool_problem
 from portico.errors import BackendBroken, BackendError
-from portico.hearing import hear
+from portico.hearing import hear, opened
 from portico.http1 import Exchange
 from portico.protocol import versions
 from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Id, Rejection, dumps, error, result
@@ -209,12 +209,10 @@ class Discovery:
         try:
             if "tools" not in greeting.capabilities:
                 raise MissingCapabilities(["tools"])
-            opened = asyncio.Event()
-            listener = asyncio.create_task(self._listen(backend, session, opened))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(OPEN_S):
-                    await opened.wait()
-            opened.set()
+            heard = asyncio.Event()
+            listener = asyncio.create_task(self._listen(backend, session, heard))
+            await opened(OPEN_S, heard)
+            heard.set()
             while True:
                 listing = await backend.offers(greeting, headers, rules.timeout_s)
                 await self._publish(backend, listing)
@@ -240,17 +238,17 @@ class Discovery:
                 await nudge.wait()
         nudge.clear()
 
-    async def _listen(self, backend: RemoteBackend, session: UpstreamSession, opened: asyncio.Event) -> None:
+    async def _listen(self, backend: RemoteBackend, session: UpstreamSession, heard: asyncio.Event) -> None:
         """The backend's own stream: a change of its listings ends a rest, a request is answered.
 
         Whatever was said while there was no stream is lost, so the listings are looked at whenever there is one again.
-        `opened` is set once it is known whether there is one: what is listed after that needs no second look.
+        `heard` is set once it is known whether there is one: what is listed after that needs no second look.
         """
 
         def answered() -> None:
-            if opened.is_set():
+            if heard.is_set():
                 self.nudge(backend.name)
-            opened.set()
+            heard.set()
 
         frames = hear(lambda last: self._stream(backend, session, last), limit=MOST_HEARD, answered=answered)
         async for frame in frames:

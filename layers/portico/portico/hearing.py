@@ -1,6 +1,7 @@
 """Hearing a backend out: its stream, taken up again whenever it breaks."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -45,3 +46,11 @@ async def hear(
             log.debug("a stream broke: %s", error)
         await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_S)
+
+
+async def opened(seconds: float, *streams: asyncio.Event) -> None:
+    """Until all of these streams are open, but not for longer than that: what is said before is lost."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for stream in streams:
+                await stream.wait()

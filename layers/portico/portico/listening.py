@@ -5,7 +5,6 @@ of one session the newest speaks, the others are only kept alive: no message goe
 """
 
 import asyncio
-import contextlib
 import logging
 import time
 import uuid
@@ -15,7 +14,7 @@ from functools import partial
 
 from portico.backends.remote import RemoteBackend
 from portico.catalogue import CHANGE_NOTICES, Catalogue
-from portico.hearing import Opening, hear
+from portico.hearing import Opening, hear, opened
 from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse, versions
 from portico.protocol.jsonrpc import Message
@@ -180,10 +179,7 @@ class Listening:
         if session is None or not self._speaks.is_set():
             return
         self._listen_to(session, late=False)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OPEN_S):
-                for ear in tuple(self._ears.values()):
-                    await ear.open.wait()
+        await opened(OPEN_S, *(ear.open for ear in self._ears.values()))
 
     def _listen_to(self, session: Session, *, late: bool) -> None:
         """To the own streams of legacy backends; of modern ones to what the client has subscribed to.
@@ -211,11 +207,7 @@ class Listening:
     async def _retire(self, stale: list[Ear], fresh: list[Ear]) -> None:
         """Only once others hear in their place, so that nothing is missed in between."""
         try:
-            async with asyncio.timeout(OPEN_S):
-                for ear in fresh:
-                    await ear.open.wait()
-        except TimeoutError:
-            log.debug("a stream that replaces another one takes its time")
+            await opened(OPEN_S, *(ear.open for ear in fresh))
         finally:
             for ear in stale:
                 ear.task.cancel()
@@ -262,7 +254,7 @@ class Listening:
             return
         expires_at = time.time() + self._limits.answer_ttl_s
         data, read = readdress(one_line(frame.data), self._session.id, backend.name, expires_at)
-        message = jsonrpc.read(data.decode("utf-8", "replace"))
+        message = jsonrpc.read_bytes(data)
         if read is None or not isinstance(message, Message) or message.kind == "response":
             return
         if message.method.endswith("/list_changed") and not backend.declared.user_specific_list:

@@ -11,12 +11,10 @@ from portico.catalogue import Definition, tool_problem
 from portico.errors import BackendError, BackendRefused
 from portico.http1 import Headers
 from portico.protocol import names
-from portico.requests import LegacyRequest, ModernRequest
+from portico.requests import LegacyRequest, Request
 from portico.upstream import Upstream, lines
 
 log = logging.getLogger("portico.personal")
-
-Request = LegacyRequest | ModernRequest
 
 
 class Personal:

@@ -18,7 +18,7 @@ def readdress(data: bytes, session_id: str, backend: str, expires_at: float) -> 
 
     The message as it was read; None where it cannot be.
     """
-    message = jsonrpc.read(data.decode("utf-8", "replace"))
+    message = jsonrpc.read_bytes(data)
     if not isinstance(message, Message) or message.kind != "request":
         return data, message if isinstance(message, Message) else None
     text = message.text
@@ -102,7 +102,7 @@ class AnswerStream:
         if not frame.data:
             return b""
         data = one_line(frame.data)
-        message = jsonrpc.read(data.decode("utf-8", "replace"))
+        message = jsonrpc.read_bytes(data)
         self._seen(message)
         if isinstance(message, Message) and message.kind != "notification" and not self.answered:
             raise BackendBroken("the backend sent what a modern server does not send")
@@ -183,7 +183,7 @@ async def last_answer(frames: AsyncIterator[bytes], request_id: Id) -> bytes:
     decoder, found = sse.Decoder(1 << 30), b""
     async for piece in frames:
         for frame in decoder.feed(piece):
-            read = jsonrpc.read(frame.data.decode("utf-8", "replace")) if frame.data else None
+            read = jsonrpc.read_bytes(frame.data) if frame.data else None
             if isinstance(read, Message) and read.kind == "response" and read.id == request_id:
                 found = frame.data
     if not found:

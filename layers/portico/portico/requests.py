@@ -33,3 +33,6 @@ class ModernRequest:
         """Who is asking, as far as it is known: what one began, another cannot go on with."""
         token = self.headers.get("authorization", "")
         return hashlib.sha256(token.encode()).hexdigest() if token else ""
+
+
+Request = LegacyRequest | ModernRequest

@@ -11,7 +11,7 @@ from portico.backends.remote import RemoteBackend
 from portico.carriers.leases import Lease, Leases
 from portico.catalogue import CHANGE_NOTICES, Catalogue
 from portico.errors import BackendBroken, BackendError, EraChanged
-from portico.hearing import hear
+from portico.hearing import hear, opened
 from portico.http1 import Exchange
 from portico.protocol import jsonrpc, sse
 from portico.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY, Id, Message, Rejection
@@ -136,10 +136,7 @@ class Subscription:
 
     async def _settled(self) -> None:
         """What happens after the acknowledgement must not be missed."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(READY_S):
-                for ready in self._ready:
-                    await ready.wait()
+        await opened(READY_S, *self._ready)
 
     async def _next(self, seconds: float) -> bytes | None:
         news = asyncio.ensure_future(self._queue.get())
@@ -196,7 +193,7 @@ class Subscription:
             return await backend.subscribe(_named(uris, ids), lines(backend, self._request.headers))
 
         async for frame in hear(opening, limit=self._limits.response_bytes, answered=ready.set):
-            await self._heard(jsonrpc.read(frame.data.decode("utf-8", "replace")))
+            await self._heard(jsonrpc.read_bytes(frame.data))
 
     async def _hear_legacy(self, backend: RemoteBackend, ready: asyncio.Event) -> None:
         """In a session of this subscription's own, for as long as it lasts."""

@@ -13,13 +13,11 @@ from portico.protocol import jsonrpc, sse
 from portico.protocol.jsonrpc import Message
 from portico.protocol.modern import TASKS_EXTENSION
 from portico.replies import Reply
-from portico.requests import LegacyRequest, ModernRequest
+from portico.requests import LegacyRequest, ModernRequest, Request
 from portico.stores.base import ABSENT, Conflict, Store
 
 KEPT_S: Final = 86_400.0
 """For as long as this at least, and longer where the backend says so."""
-
-Request = LegacyRequest | ModernRequest
 
 
 class Tasks:
@@ -54,7 +52,7 @@ class Tasks:
             await frames.aclose()  # type: ignore[attr-defined]
 
     async def _remember(self, body: bytes, request: Request, backend: str) -> None:
-        answer = jsonrpc.read(body.decode("utf-8", "replace")) if b'"taskId"' in body else None
+        answer = jsonrpc.read_bytes(body) if b'"taskId"' in body else None
         if not isinstance(answer, Message) or "result" not in answer.top or answer.id != request.message.id:
             return
         task = _task(answer.top["result"].value)

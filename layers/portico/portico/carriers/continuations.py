@@ -20,7 +20,7 @@ from portico.mailbox import Mailbox
 from portico.protocol import jsonrpc, sse, translate
 from portico.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Id, Message, Rejection
 from portico.registry import Limits
-from portico.relay import check_answer, forgotten, head, refuse_other_than_200, whole
+from portico.relay import check_answer, forgotten, head, one_line, refuse_other_than_200, whole
 from portico.stores.base import Store
 
 LOOK_S: Final = 0.25
@@ -309,7 +309,7 @@ class Continuation:
 
 
 def _message(data: bytes) -> Message:
-    message = jsonrpc.read(data.replace(b"\n", b" ").decode("utf-8", "replace"))
+    message = jsonrpc.read_bytes(one_line(data))
     if not isinstance(message, Message):
         raise BackendBroken("the backend sent an event that is not JSON-RPC")
     return message

@@ -5,7 +5,6 @@ kept for the next call of the same client, and ended when none comes.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any, Final
 from portico.backends.remote import RemoteBackend
 from portico.errands import Errands
 from portico.errors import BackendRefused
-from portico.hearing import hear
+from portico.hearing import hear, opened
 from portico.http1 import Headers
 from portico.protocol import jsonrpc, translate, versions
 from portico.protocol.jsonrpc import METHOD_NOT_FOUND, Message, Rejection
@@ -104,9 +103,7 @@ class Leases:
     async def hear(self, lease: Lease) -> None:
         """Open the backend's own stream, where it may ask or tell something too."""
         lease.ear = asyncio.create_task(self._hear(lease))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OPEN_S):
-                await lease.open.wait()
+        await opened(OPEN_S, lease.open)
 
     async def _hear(self, lease: Lease) -> None:
         frames = hear(
@@ -115,7 +112,7 @@ class Leases:
             answered=lease.open.set,
         )
         async for frame in frames:
-            message = jsonrpc.read(frame.data.decode("utf-8", "replace")) if frame.data else None
+            message = jsonrpc.read_bytes(frame.data) if frame.data else None
             if not isinstance(message, Message):
                 continue
             if lease.heard is not None:

@@ -22,7 +22,7 @@ from portico.protocol.inbound import accepts
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Id, Message, Rejection
 from portico.protocol.tickets import Ticket, issue_ticket
 from portico.registry import Limits
-from portico.relay import head, whole
+from portico.relay import head, one_line, whole
 from portico.replies import Reply
 from portico.requests import LegacyRequest
 from portico.sessions import Sessions
@@ -268,7 +268,7 @@ def _needed(answer: Message) -> dict[str, Any] | None:
 
 
 def _message(data: bytes, id_: str) -> Message:
-    message = jsonrpc.read(data.replace(b"\n", b" ").decode("utf-8", "replace"))
+    message = jsonrpc.read_bytes(one_line(data))
     if not isinstance(message, Message) or message.kind == "request" or message.id not in (None, id_):
         raise BackendBroken("the backend sent what a modern server does not send")
     return message

@@ -61,7 +61,7 @@ async def refused(exchange: Exchange, message: Message) -> Reply:
     """A modern server's error goes on as it is, HTTP status and all. Anything else is no modern server's."""
     if exchange.status in (400, 404):
         body = await exchange.body(65536, 10)
-        answer = jsonrpc.read(body.decode("utf-8", "replace"))
+        answer = jsonrpc.read_bytes(body)
         exchange.close()
         if isinstance(answer, Message) and "error" in answer.top and answer.id == message.id:
             return Reply(exchange.status, body)

@@ -9,7 +9,6 @@ from portico.protocol.jsonrpc import INVALID_REQUEST, PARSE_ERROR, Message, Reje
 Headers = dict[str, str]
 
 SESSION_HEADER: Final = "mcp-session-id"
-VERSION_HEADER: Final = "mcp-protocol-version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Batch:
 
 def check_headers(headers: Headers) -> Rejection | None:
     """Of a legacy request."""
-    version = headers.get(VERSION_HEADER)
+    version = headers.get(modern.VERSION_HEADER)
     if version is not None and version not in versions.LEGACY:
         return modern.unsupported(version)
     return None

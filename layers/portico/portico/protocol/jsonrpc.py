@@ -191,6 +191,11 @@ def read(text: str) -> Message | Rejection:
     return Message(text, kind, method.value, identity, top, inner)
 
 
+def read_bytes(data: bytes) -> Message | Rejection:
+    """As `read`, of what a backend sent: bytes that are not UTF-8 cost their character, not the message."""
+    return read(data.decode("utf-8", "replace"))
+
+
 def _read_response(text: str, top: dict[str, Member], identity: Id) -> Message | Rejection:
     if ("result" in top) == ("error" in top) or identity is None:
         return Rejection(400, INVALID_REQUEST, "no method set in json rpc payload", id=identity)
