@@ -23,7 +23,9 @@ LAYERS = [
     {"carriers"},
     {"listening", "personal", "subscriptions"},
     {"broker"},
+    {"permissions"},
     {"asgi", "control"},
+    {"admission"},
     {"assembly"},
     {"cli", "aws"},
 ]

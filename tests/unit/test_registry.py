@@ -34,7 +34,7 @@ def test_a_full_file_is_read_field_by_field():
         session_header_alias="g-session-id",
     )
     assert read.limits == Limits(10, 20, 1.5, 2.0, 0.0, 5, 840.0, 7.0)
-    assert (read.store, read.auth_mode) == ("dynamodb:portico", "none")
+    assert (read.store, read.access) == ("dynamodb:portico", None)
     assert read.compat == Compat("result", "sse")
     assert read.discovery == DiscoveryRules(1.0, 2, "reject", 3.0)
     assert read.backends[0] == Backend(

@@ -7,13 +7,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
+from urllib.parse import unquote
 
+from authz.challenge import Refusal
+from authz.metadata import document, scopes_of
+from authz.model import Access, Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
 from portico.broker import Broker
-from portico.catalogue import Catalogue
+from portico.catalogue import Catalogue, named_target
 from portico.client import Application, Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
+from portico.permissions import allowing, answer, denied, not_admitted, not_operating
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
     SESSION_HEADER,
@@ -33,6 +38,7 @@ from portico.stores.base import Unavailable
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
+METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
@@ -44,12 +50,20 @@ class Operator(Protocol):
     async def control(self) -> Application | None: ...
 
 
+class Admission(Protocol):
+    @property
+    def access(self) -> Access: ...
+    async def admit(self, client: Client) -> Principal | Refusal: ...
+
+
 class Endpoint:
     def __init__(self, broker: Broker, operator: Operator, rules: OriginRules) -> None:
         self._broker = broker
         self._operator = operator
         self._loop: asyncio.AbstractEventLoop | None = None
         self.rules = rules
+        self.admission: Admission | None = None
+        """None: nobody is asked who he is."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,14 +90,58 @@ class Endpoint:
         refused = self._refused(client.headers, self.rules)
         if refused is not None:
             await client.reply(refusal(refused))
+        elif self.admission is not None and not _is_open(client.scope["method"], path):
+            await self._guarded_by(self.admission, client, path)
+        else:
+            await self._admitted(client, path)
+
+    async def _guarded_by(self, admission: Admission, client: Client, path: str) -> None:
+        """Everybody is asked who he is, on every request."""
+        principal = await admission.admit(client)
+        if isinstance(principal, Principal):
+            client.principal = principal
+            # What it is for ends here: backends have credentials of their own.
+            client.headers.pop("authorization", None)
+            mcp = path == "/mcp"
+            why = (
+                not_admitted(admission.access, principal)
+                if mcp
+                else not_operating(admission.access, principal)
+            )
+            if why is None:
+                await self._admitted(client, path)
+                return
+            principal = why
+        await client.reply(answer(principal))
+
+    async def _admitted(self, client: Client, path: str) -> None:
+        if path.startswith(METADATA_PATH):
+            await client.reply(self._metadata(path))
         elif path == "/mcp":
             await self._mcp(client)
         else:
             await self._other(client, path)
 
+    def _metadata(self, path: str) -> Reply:
+        """What clients may know of the resource before they have a token."""
+        access, of = self._broker.registry.access, path.removeprefix(METADATA_PATH)
+        found = None
+        if access is not None and of in ("", "/mcp"):
+            found = document(access)
+        elif access is not None and of.startswith("/tool/"):
+            name = unquote(of.removeprefix("/tool/"))
+            entry = self._broker.publication.current.tool(name)
+            target = named_target("tools", name, entry) if entry else None
+            found = document(access, scopes_of(access, target)) if target else None
+        if found is None:
+            return Reply(404)
+        headers = [(b"access-control-allow-origin", b"*"), (b"access-control-max-age", b"3600")]
+        return Reply(200, json.dumps(found).encode(), headers=headers)
+
     async def _control(self, client: Client) -> None:
         """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""
-        if not self.rules.loopback or self._refused(client.headers, ON_LOOPBACK) is not None:
+        local = self.rules.loopback and self._refused(client.headers, ON_LOOPBACK) is None
+        if client.principal is None and not local:
             text = "backends are declared on the gateway's own machine while auth.mode is none"
             await client.reply(refusal(Rejection(403, INVALID_REQUEST, text)))
             return
@@ -147,13 +205,15 @@ class Endpoint:
         return await self._posted(message, client)
 
     async def _posted(self, message: Message | Batch, client: Client) -> Reply:
-        catalogue = self._catalogue(client.headers)
+        catalogue = self._catalogue(client)
         if isinstance(catalogue, Rejection):
             return refusal(replace(catalogue, id=client.asked))
+        if isinstance(message, Message) and (why := self._denied(message, client)):
+            return answer(why, message)
         if isinstance(message, Message) and is_modern(message, client.headers):
             return await self._modern(message, client, catalogue)
         if isinstance(message, Message) and message.method == "initialize" and message.kind == "request":
-            return await self._broker.begin(message, client.headers, catalogue)
+            return await self._broker.begin(message, client.headers, catalogue, client.owner)
         if isinstance(message, Batch) and client.headers.get(VERSION_HEADER) in versions.MODERN:
             return refusal(NO_BATCHES)
         session = await self._session(client)
@@ -181,18 +241,28 @@ class Endpoint:
                 Rejection(406, INVALID_REQUEST, "Accept must list text/event-stream", id=message.id)
             )
         client.keep_alive("", self._broker.registry.limits.keepalive_s)
-        request = ModernRequest(message, client.headers, catalogue, envelope)
+        request = ModernRequest(message, client.headers, catalogue, envelope, client.owner)
         return await self._broker.carry_modern(self._broker.decide_modern(request, client.repeated), request)
 
-    def _catalogue(self, headers: dict[str, str]) -> Catalogue | Rejection:
-        """What this client may see: all of it, or what a virtual server shows."""
-        name = headers.get(VIRTUAL_SERVER_HEADER)
-        if name is None:
-            return self._broker.publication.current
-        server = self._broker.registry.virtual_servers.get(name)
-        if server is None:
+    def _catalogue(self, client: Client) -> Catalogue | Rejection:
+        """What this client may see: all of it, or what a virtual server shows and its principal is allowed to."""
+        name = client.headers.get(VIRTUAL_SERVER_HEADER)
+        server = None if name is None else self._broker.registry.virtual_servers.get(name)
+        if name is not None and server is None:
             return Rejection(400, INVALID_REQUEST, f"there is no virtual server {name!r}")
-        return self._broker.publication.view(server)
+        access, principal = self._broker.registry.access, client.principal
+        if access is None or principal is None:
+            return self._broker.publication.view(server)
+        return self._broker.publication.view(server, principal.grants, allowing(access, principal))
+
+    def _denied(self, message: Message, client: Client) -> Refusal | None:
+        """What a virtual server does not show is unknown, and so not refused."""
+        access, principal = self._broker.registry.access, client.principal
+        if access is None or principal is None or message.kind != "request":
+            return None
+        name = client.headers.get(VIRTUAL_SERVER_HEADER)
+        server = self._broker.registry.virtual_servers.get(name) if name else None
+        return denied(access, principal, message, self._broker.publication.view(server))
 
     async def _batch(self, batch: Batch, session: Session, client: Client, catalogue: Catalogue) -> Reply:
         if session.version not in versions.BATCHING:
@@ -219,6 +289,8 @@ class Endpoint:
     ) -> Reply:
         if isinstance(message, Rejection):
             return refusal(message)
+        if why := self._denied(message, client):
+            return answer(why, message)
         if message.method == "initialize":
             text = "initialize must not be part of a batch"
             return refusal(Rejection(400, INVALID_REQUEST, text, id=message.id))
@@ -236,12 +308,14 @@ class Endpoint:
         if not id_:
             return Rejection(400, INVALID_REQUEST, "no session ID found")
         session = await self._broker.sessions.find(id_)
-        return session or Rejection(404, INVALID_REQUEST, "session not found: it has ended or never was")
+        if session is not None and session.owner == client.owner:
+            return session
+        return Rejection(404, INVALID_REQUEST, "session not found: it has ended or never was")
 
     async def _get(self, client: Client) -> Reply:
         if not accepts(client.headers, "text/event-stream"):
             return refusal(Rejection(406, INVALID_REQUEST, "Accept must list text/event-stream"))
-        catalogue = self._catalogue(client.headers)
+        catalogue = self._catalogue(client)
         if isinstance(catalogue, Rejection):
             return refusal(catalogue)
         session = await self._session(client)
@@ -254,7 +328,7 @@ class Endpoint:
             return await self._broker.resume(session, cursor, client.headers)
 
         def seen() -> Catalogue:
-            now = self._catalogue(client.headers)
+            now = self._catalogue(client)
             return catalogue if isinstance(now, Rejection) else now
 
         listening = Listening(
@@ -307,6 +381,11 @@ class Endpoint:
         if path == "/status" or path.startswith("/status/"):
             found = await self._operator.status(path.removeprefix("/status").strip("/") or None)
         await client.reply(Reply(404) if found is None else Reply(200, json.dumps(found).encode()))
+
+
+def _is_open(verb: str, path: str) -> bool:
+    """A browser asks before it has a token to show, and a client must find out where to get one."""
+    return path == "/health" or path.startswith(METADATA_PATH) or (path == "/mcp" and verb == "OPTIONS")
 
 
 def _repeated(headers: list[tuple[bytes, bytes]]) -> frozenset[str]:

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from authz.model import Access
 from authz.origins import OriginRules
 from portico import status
-from portico.asgi import Endpoint
+from portico.asgi import Admission, Endpoint
 from portico.backends.remote import RemoteBackend
 from portico.broker import Broker
 from portico.client import Application, Receive, Scope, Send
@@ -18,7 +19,7 @@ from portico.discovery import STATUS, Discovery
 from portico.http1 import HttpClient
 from portico.publication import Publication
 from portico.registrations import Registrations
-from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch, load
+from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch, at, load
 from portico.settings import Settings
 from portico.stores import open_store
 from portico.stores.base import Store
@@ -35,17 +36,25 @@ def assemble(settings: Settings) -> "Portico":
     if settings.store:
         registry = replace(registry, store=settings.store)
     if settings.public_url:
-        registry = replace(registry, gateway=replace(registry.gateway, public_url=settings.public_url))
-    return Portico(registry, loopback=False)
+        registry = at(registry, settings.public_url)
+    return Portico(registry, loopback=False, behind_authorizer=True)
 
 
 class Portico:
     """A whole gateway: an ASGI application with a beginning and an end."""
 
-    def __init__(self, registry: Registry, *, loopback: bool, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        loopback: bool,
+        watch: Watch | None = None,
+        behind_authorizer: bool = False,
+    ) -> None:
         self._registry = registry
         self._watch = watch
         self._loopback = loopback
+        self._behind_authorizer = behind_authorizer
         self._config_error: str | None = None
         self._looked = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
@@ -58,6 +67,7 @@ class Portico:
         self._discovery = Discovery(self._store, self._publication)
         self._broker = Broker(self._store, self._publication)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
+        self._endpoint.admission = self._admission(registry.access)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._endpoint(scope, receive, send)
@@ -92,6 +102,14 @@ class Portico:
         gateway = registry.gateway
         hosts = frozenset(host.lower() for host in gateway.allowed_hosts)
         return OriginRules(self._loopback, hosts, frozenset(gateway.allowed_origins))
+
+    def _admission(self, access: Access | None) -> Admission | None:
+        now = self._endpoint.admission
+        if access is None or (now is not None and now.access == access):
+            return None if access is None else now
+        from portico import admission  # noqa: PLC0415 - what looks at tokens is slow to import
+
+        return admission.ByAuthorizer(access) if self._behind_authorizer else admission.ByToken(access)
 
     # Where nothing runs between requests
 
@@ -137,6 +155,7 @@ class Portico:
             for name, backend in declared.items()
         }
         self._endpoint.rules = self._rules(registry)
+        self._endpoint.admission = self._admission(registry.access)
         return changed
 
     async def _apply(self, registry: Registry) -> None:

@@ -128,7 +128,9 @@ class Broker:
             return Reply(200, frames=once(sse.encode(reply.body)), session_id=session.id)
         return Reply(reply.status, reply.body, reply.frames, session.id, reply.headers)
 
-    async def begin(self, message: Message, headers: RequestHeaders, catalogue: Catalogue) -> Reply:
+    async def begin(
+        self, message: Message, headers: RequestHeaders, catalogue: Catalogue, owner: str = ""
+    ) -> Reply:
         requested = message.param("protocolVersion")
         if requested is not None and not isinstance(requested, str):
             return refusal(Rejection(400, INVALID_PARAMS, "protocolVersion must be a string", id=message.id))
@@ -139,6 +141,7 @@ class Broker:
             client if isinstance(client, dict) else {"name": "unknown", "version": "0"},
             capabilities if isinstance(capabilities, dict) else {},
             self.registry.limits.session_ttl_s,
+            owner,
         )
         body = jsonrpc.result(message.id, answers.about(catalogue, self.registry.gateway, version))
         return self._dressed(Reply(200, body), session, headers)
@@ -266,7 +269,7 @@ class Broker:
         if isinstance(listing, Rejection):
             return Reply(modern.STATUS[listing.code], jsonrpc.error(listing))
         hint = request.catalogue.hints.get(name, (0, "public"))
-        scope = "private" if request.catalogue.limits else hint[1]
+        scope = "private" if request.catalogue.limits or request.catalogue.allows else hint[1]
         result = answers.modern_listing(listing, (hint[0], scope), gateway)
         return Reply(200, jsonrpc.result_bytes(message.id, *result))
 

@@ -5,11 +5,12 @@ Answers to list requests are bytes, made once per catalogue.
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from authz.model import Target
 from portico.protocol import mirrors, names
 from portico.protocol.jsonrpc import dumps
 from portico.protocol.mirrors import Mirrors
@@ -24,6 +25,12 @@ LISTS: Final = {
 }
 """Method to the name of its listing."""
 
+_KEYS: Final = {"resources": "uri", "resourceTemplates": "uriTemplate"}
+_NAMED: Final[dict[str, tuple[Literal["tool", "prompt"], str]]] = {
+    "tools": ("tool", "tools/call"),
+    "prompts": ("prompt", "prompts/get"),
+}
+
 CHANGE_NOTICES: Final = {
     "tools": "notifications/tools/list_changed",
     "prompts": "notifications/prompts/list_changed",
@@ -31,6 +38,8 @@ CHANGE_NOTICES: Final = {
 }
 
 Definition = dict[str, Any]
+Allows = Callable[[Target], bool]
+"""Whether a principal may see and use it."""
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 
 
@@ -86,6 +95,8 @@ class Catalogue:
     """Per backend, those it speaks."""
     hints: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """Per listing name: the shortest time that any part of it may be kept, and private as soon as one part is."""
+    allows: Allows | None = None
+    """What of it this is a view of may be seen; None: all."""
 
     def tool(self, name: str) -> Entry | None:
         """Exact name first, then the form with spaces, then a personal backend's prefix."""
@@ -100,10 +111,40 @@ class Catalogue:
         if not fitting or not self.shows(listing, name):
             return None
         prefix = max(fitting, key=len)
-        return Entry(self.personal[prefix], name[len(prefix) :], {})
+        entry = Entry(self.personal[prefix], name[len(prefix) :], {})
+        return entry if self.allows is None or self.allows(named_target(listing, name, entry)) else None
 
     def shows(self, listing: str, name: str) -> bool:
         return listing not in self.limits or name in self.limits[listing]
+
+    def permitted(self, allows: Allows) -> "Catalogue":
+        """The part of it that a principal may see."""
+
+        def kept(listing: str, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+            return {name: one for name, one in entries.items() if allows(named_target(listing, name, one))}
+
+        tools, prompts = kept("tools", self.tools), kept("prompts", self.prompts)
+        resources = {uri: own for uri, own in self.resources.items() if allows(address_target(uri, own))}
+        templates = tuple(one for one in self.templates if allows(address_target(one[1], one[2])))
+        left: dict[str, Container[str]] = {
+            "tools": tools,
+            "prompts": prompts,
+            "resources": resources,
+            "resourceTemplates": {template for _, template, _ in templates},
+        }
+        shown = {
+            listing: [item for item in items if item[_KEYS.get(listing, "name")] in left[listing]]
+            for listing, items in self.definitions.items()
+        }
+        return replace(
+            self,
+            tools=tools,
+            prompts=prompts,
+            resources=resources,
+            templates=templates,
+            definitions=shown,
+            allows=allows,
+        )
 
     def limited(self, limits: Mapping[str, frozenset[str]]) -> "Catalogue":
         """The part of it that a virtual server shows: per listing name, only these names."""
@@ -166,6 +207,15 @@ class Catalogue:
         resources = self.answers["resources"] + self.answers["resourceTemplates"]
         parts = {"tools": self.answers["tools"], "prompts": self.answers["prompts"], "resources": resources}
         return {name: hashlib.sha256(part).hexdigest()[:12] for name, part in parts.items()}
+
+
+def named_target(listing: str, name: str, entry: Entry) -> Target:
+    kind, method = _NAMED[listing]
+    return Target(method, entry.backend, kind, name, entry.upstream_name, entry.annotations)
+
+
+def address_target(uri: str, backend: str) -> Target:
+    return Target("resources/read", backend, "resource", uri, uri)
 
 
 def _scheme(address: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
+from authz.model import Principal
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
 from portico.protocol.jsonrpc import Id
@@ -51,8 +52,15 @@ class Client:
         self._begun = False
         self.asked: Id = None
         """The id of the request in it, once that has been read."""
+        self.principal: Principal | None = None
+        """Who asks, where everybody is asked who he is."""
         self.gone = False
         """It has hung up, and whoever worked for it was told by a CancelledError."""
+
+    @property
+    def owner(self) -> str:
+        """To whom whatever it begins belongs."""
+        return self.principal.key if self.principal else ""
 
     async def body(self, limit: int) -> bytes | None:
         """The request's body, None when it is larger than `limit`."""

@@ -47,7 +47,8 @@ class Personal:
         named = [item for item in items if isinstance(item.get("name"), str)]
         good = [item for item in named if name != "tools" or not tool_problem(item)]
         exposed = [{**item, "name": names.expose(backend.declared.prefix, item["name"])} for item in good]
-        return [item for item in exposed if request.catalogue.shows(name, item["name"])]
+        shown = request.catalogue.tool if name == "tools" else request.catalogue.prompt
+        return [item for item in exposed if shown(item["name"])]
 
     async def _ask(
         self, name: str, backend: RemoteBackend, request: Request, seconds: float

@@ -2,9 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
+from typing import Final
 
-from portico.catalogue import Catalogue, merge
+from portico.catalogue import Allows, Catalogue, merge
 from portico.registry import VirtualServer
+
+MOST_VIEWS: Final = 256
 
 
 class Publication:
@@ -16,22 +20,28 @@ class Publication:
     def __init__(self, lag_s: float = 0.0) -> None:
         self.lag_s = lag_s
         self.current: Catalogue = merge([])
-        self._views: dict[VirtualServer, Catalogue] = {}
+        self._views: dict[tuple[VirtualServer | None, str], Catalogue] = {}
         self._changed = asyncio.Event()
 
-    def view(self, server: VirtualServer | None) -> Catalogue:
-        """The catalogue in force, or the part of it that a virtual server shows."""
-        if server is None:
+    def view(self, server: VirtualServer | None, grants: str = "", allows: Allows | None = None) -> Catalogue:
+        """The catalogue in force, or the part of it that a virtual server shows and a principal may see.
+
+        All who have the same `grants` may see the same.
+        """
+        if server is None and allows is None:
             return self.current
-        if server not in self._views:
-            limits = {"tools": server.tools, "prompts": server.prompts}
-            only = {name: frozenset(shown) for name, shown in limits.items() if shown is not None}
-            self._views[server] = self.current.limited(only)
-        return self._views[server]
+        key = (server, grants)
+        if key not in self._views:
+            if len(self._views) >= MOST_VIEWS:
+                self._views.clear()
+            shown = self.current.limited(_limits(server)) if server else self.current
+            self._views[key] = shown.permitted(allows) if allows else shown
+        return self._views[key]
 
     def view_as(self, catalogue: Catalogue) -> Catalogue:
         """The catalogue in force, limited as this one is."""
-        return self.current.limited(catalogue.limits) if catalogue.limits else self.current
+        shown = self.current.limited(catalogue.limits) if catalogue.limits else self.current
+        return shown.permitted(catalogue.allows) if catalogue.allows else shown
 
     def publish(self, catalogue: Catalogue) -> None:
         self.current = catalogue
@@ -43,3 +53,8 @@ class Publication:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
+
+
+def _limits(server: VirtualServer) -> Mapping[str, frozenset[str]]:
+    limits = {"tools": server.tools, "prompts": server.prompts}
+    return {name: frozenset(shown) for name, shown in limits.items() if shown is not None}

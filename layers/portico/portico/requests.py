@@ -27,10 +27,14 @@ class ModernRequest:
     catalogue: Catalogue
     """As this client may see it."""
     envelope: Envelope
+    owner: str = ""
+    """Who is asking, where that is known."""
 
     @property
     def principal(self) -> str:
         """Who is asking, as far as it is known: what one began, another cannot go on with."""
+        if self.owner:
+            return self.owner
         token = self.headers.get("authorization", "")
         return hashlib.sha256(token.encode()).hexdigest() if token else ""
 

@@ -13,7 +13,7 @@ from portico.stores.base import ABSENT, Conflict, Record, Store
 _ABOUT = "ABOUT"
 _BACKEND = "BACKEND#"
 _LISTENER = "LISTENER"
-_KEPT = ("version", "client", "capabilities", "level", "subscriptions")
+_KEPT = ("version", "client", "capabilities", "level", "subscriptions", "owner")
 MOST_FOUND = 10_000
 """Sessions kept in mind at a time."""
 
@@ -46,6 +46,8 @@ class Session:
     record: str = ""
     listener: str = ""
     """The one GET stream, of however many, on which this session is told things."""
+    owner: str = ""
+    """The principal it belongs to; empty where nobody is asked who he is."""
 
     def having(self, upstream: dict[str, UpstreamSession]) -> "Session":
         return replace(self, upstream=upstream)
@@ -59,10 +61,15 @@ class Sessions:
         self._found: dict[str, Session] = {}
 
     async def begin(
-        self, version: str, client: dict[str, Any], capabilities: dict[str, Any], ttl_s: float
+        self,
+        version: str,
+        client: dict[str, Any],
+        capabilities: dict[str, Any],
+        ttl_s: float,
+        owner: str = "",
     ) -> Session:
         expires_at = self._clock() + ttl_s if ttl_s else None
-        session = Session(str(uuid.uuid4()), version, client, capabilities, expires_at)
+        session = Session(str(uuid.uuid4()), version, client, capabilities, expires_at, owner=owner)
         await self._store.put(
             _partition(session.id), _ABOUT, _pack(session), expect=ABSENT, expires_at=expires_at
         )

@@ -25,15 +25,15 @@ except ImportError:  # not made for Windows
 def serve(config: str, host: str, port: int, *, insecure: bool) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     loopback = _is_loopback(host)
-    if not loopback and not insecure:
-        message = f"auth.mode is none, so Portico serves this machine only; --host {host} needs --insecure"
-        raise ValueError(message)
     watch = Watch(config)
     registry = watch.poll()
     if isinstance(registry, InvalidConfig):
         raise registry
     if registry is None:
         raise ValueError(f"{config} cannot be read")
+    if not loopback and not insecure and registry.access is None:
+        message = f"auth.mode is none, so Portico serves this machine only; --host {host} needs --insecure"
+        raise ValueError(message)
     for warning in registry.warnings:
         logging.getLogger("portico").warning(warning)
     gateway = Portico(registry, loopback=loopback, watch=watch)

@@ -1,5 +1,6 @@
 """What operators declared, validated. Reads files, and nothing else; resolves no secret until asked."""
 
+from portico.registry.access import at
 from portico.registry.headers import NEVER_FORWARDED
 from portico.registry.load import load, parse
 from portico.registry.model import (
@@ -35,6 +36,7 @@ __all__ = [
     "VirtualServer",
     "Watch",
     "as_declared",
+    "at",
     "changes",
     "load",
     "merge",

@@ -63,6 +63,15 @@ def refuse_clashes(declared: Sequence[Declared]) -> None:
         _unique(declared, field, key)
 
 
+def refuse_passthrough(declared: Sequence[Declared]) -> None:
+    """A client's token is for the gateway: whoever else had it could use it here in the client's name."""
+    for entry in declared:
+        if entry.backend.call_auth == "passthrough":
+            entry.fields.problem(
+                "call_auth", "none, since tokens are for the gateway (auth.mode is jwt)", "'passthrough'"
+            )
+
+
 def _unique(declared: Sequence[Declared], field: str, key: Callable[[Backend], str]) -> None:
     """The first keeps it, every later one is a problem. Nobody owns the empty one."""
     owners: dict[str, Backend] = {}

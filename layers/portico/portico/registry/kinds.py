@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from authz.addresses import is_fetchable
 from portico.registry.document import Data
 from portico.registry.fields import Kind, Listed, Scalar, Unfit
 from portico.registry.headers import forward_pattern, own_header
@@ -19,6 +20,7 @@ _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._\[\]:-]+", re.IGNOREC
 _HOST: Final = re.compile(
     r"(?:[a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", re.IGNORECASE
 )
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _STORE: Final = re.compile(r"memory|sqlite:.+|dynamodb:[A-Za-z0-9_.-]{3,255}")
 _PEM: Final = "-----BEGIN CERTIFICATE-----"
 # Longer than anybody waits, and short enough for every clock and every store.
@@ -100,6 +102,13 @@ def _public_url(data: Data) -> str:
     return url.rstrip("/")
 
 
+def _trusted_url(data: Data) -> str:
+    url = _url(data)
+    if "?" in url or "#" in url or not is_fetchable(url):
+        raise Unfit
+    return url
+
+
 def _prefix(data: Data) -> str:
     if data == "":
         return ""
@@ -164,6 +173,8 @@ SECONDS: Final = Scalar("seconds, more than 0", _seconds(zero=False))
 SECONDS_OR_NEVER: Final = Scalar("seconds, 0 or more", _seconds(zero=True))
 URL: Final = Scalar("an http:// or https:// URL", _url)
 PUBLIC_URL: Final = Scalar("an http:// or https:// URL", _public_url)
+TRUSTED_URL: Final = Scalar("an https:// URL without query (or http:// on this machine)", _trusted_url)
+SCOPE: Final = Scalar("a scope, without spaces, quotes and backslashes", _matching(_SCOPE))
 ORIGIN: Final = Scalar("an origin such as https://app.example.com", _matching(_ORIGIN, lower=True))
 HOST: Final = Scalar("a host, with or without a port", _matching(_HOST, lower=True))
 STORE: Final = Scalar("sqlite:PATH, memory or dynamodb:TABLE", _matching(_STORE))

@@ -7,7 +7,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from portico.registry import document, kinds, kuadrant
-from portico.registry.declared import Declared, DeclaredVirtualServer, refuse_clashes, virtual_servers
+from portico.registry.access import read_access
+from portico.registry.declared import (
+    Declared,
+    DeclaredVirtualServer,
+    refuse_clashes,
+    refuse_passthrough,
+    virtual_servers,
+)
 from portico.registry.document import Value
 from portico.registry.entries import read_backends, read_virtual_servers
 from portico.registry.fields import Fields, Listed
@@ -55,6 +62,7 @@ _TOP_LEVEL: Final = frozenset(
         "limits",
         "store",
         "auth",
+        "policies",
         "compat",
         "discovery",
         "backends",
@@ -110,7 +118,7 @@ def _portico(root: Value, report: Report, version: str | None) -> Registry:
     given["limits"] = Limits(**_section(top, "limits", _LIMITS))
     given["compat"] = Compat(**_section(top, "compat", _COMPAT))
     given["discovery"] = DiscoveryRules(**_section(top, "discovery", _DISCOVERY))
-    given["auth_mode"] = _section(top, "auth", {"mode": one_of("none")}).get("mode", "none")
+    given["access"] = read_access(top, given["gateway"])
     backends = read_backends(top, given["gateway"])
     virtual = read_virtual_servers(top)
     top.refuse_unknown()
@@ -135,6 +143,8 @@ def _assemble(
     report: Report,
 ) -> Registry:
     refuse_clashes(backends)
+    if given.get("access"):
+        refuse_passthrough(backends)
     return Registry(
         **given,
         backends=tuple(entry.backend for entry in backends),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal
 
+from authz.model import Access
 from portico import __version__
 from portico.registry.reference import Reference
 
@@ -113,7 +114,8 @@ class Registry:
     gateway: Gateway = field(default_factory=Gateway)
     limits: Limits = Limits()
     store: str = "sqlite:.portico/portico.db"
-    auth_mode: Literal["none"] = "none"
+    access: Access | None = None
+    """None: nobody is asked who he is, and the gateway serves this machine only."""
     compat: Compat = Compat()
     discovery: DiscoveryRules = DiscoveryRules()
     backends: tuple[Backend, ...] = ()

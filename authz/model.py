@@ -1,0 +1,134 @@
+"""Who may do what, as values: what operators declare, who a request comes from, and what it asks for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal
+
+ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
+OPERATE: Final = "portico:operate"
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    issuer: str
+    audience: tuple[str, ...] = ()
+    """One of these must be in a token. Empty: the gateway's own resource."""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    jwks_url: str | None = None
+    """None: as the issuer's metadata says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """All that is said must fit; nothing said fits everything. Names are globs of `*` and `?`."""
+
+    backend: str | None = None
+    tool: str | None = None
+    prompt: str | None = None
+    resource: str | None = None
+    method: str | None = None
+    annotations: tuple[tuple[str, bool], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    scopes: tuple[str, ...] = ()
+    """All of them."""
+    any_scope: tuple[str, ...] = ()
+    """One of them."""
+    roles: tuple[str, ...] = ()
+    """One of them; `{tool}`, `{prompt}` and `{backend}` stand for what is asked for, by its upstream name."""
+    claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Per claim, the values of which it must have one."""
+    never: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    match: Match = Match()
+    require: Require = Require()
+
+
+@dataclass(frozen=True)
+class Access:
+    """All that is declared of it."""
+
+    resource: str
+    """The URL that tokens are for: the gateway's /mcp."""
+    issuers: tuple[Issuer, ...] = ()
+    resource_name: str = "MCP Server"
+    scopes_supported: tuple[str, ...] = ()
+    required_scopes: tuple[str, ...] = ()
+    """What every request at /mcp needs."""
+    operator_scopes: tuple[str, ...] = (OPERATE,)
+    """What /backends, /services and /status need."""
+    implied_scopes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """A scope, and those that whoever has it has as well."""
+    roles_claim: tuple[str, ...] = ("roles",)
+    """The way to it from the top of the claims; `{backend}` stands for the backend's name."""
+    rules: tuple[Rule, ...] = ()
+    """The first that fits decides."""
+    default: Literal["allow", "deny"] = "allow"
+
+    @property
+    def metadata_url(self) -> str:
+        """Where the resource is described: as RFC 9728 has it, where the gateway has its host to itself."""
+        return f"{self.base_url}/.well-known/oauth-protected-resource/mcp"
+
+    @property
+    def base_url(self) -> str:
+        return self.resource.removesuffix("/mcp")
+
+    @cached_property
+    def by_issuer(self) -> Mapping[str, Issuer]:
+        return {issuer.issuer: issuer for issuer in self.issuers}
+
+    @cached_property
+    def claims_used(self) -> frozenset[str]:
+        """The claims that rules look at, besides the scopes."""
+        named = {name for rule in self.rules for name, _ in rule.require.claims}
+        return frozenset(
+            named | ({self.roles_claim[0]} if any(r.require.roles for r in self.rules) else set())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    issuer: str
+    subject: str
+    scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    """Those that rules look at."""
+
+    @property
+    def key(self) -> str:
+        """Who it is, for whatever belongs to somebody."""
+        return json.dumps([self.issuer, self.subject])
+
+    @property
+    def grants(self) -> str:
+        """What it may do depends on this alone."""
+        return json.dumps([sorted(self.scopes), self.claims], sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request asks for."""
+
+    method: str
+    backend: str = ""
+    kind: Literal["tool", "prompt", "resource", ""] = ""
+    name: str = ""
+    """As exposed; a resource's is its address."""
+    upstream_name: str = ""
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    allowed: bool
+    reason: str
+    missing: tuple[str, ...] = ()
+    """The scopes that would change it."""

@@ -1,0 +1,117 @@
+"""The deployment with AuthMode=jwt: API Gateway asks the authorizer before every function."""
+
+import pytest
+
+from tests.functions.conftest import LAMBDA, build
+from tests.support import Process, config
+from tests.support.exchange import fetch
+from tests.support.issuer import published
+
+BASE = "https://gw.example.com"
+HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+INITIALIZE = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+
+
+@pytest.fixture(scope="module")
+def issuer():
+    with published(f"{BASE}/mcp") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory, backends, issuer):
+    place = tmp_path_factory.mktemp("guarded") / "build"
+    declared = config(
+        *((name, server.url, {}) for name, server in backends.items()),
+        auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
+        policies=[{"match": {"tool": "*_destructive"}, "require": {"scopes": ["tool:destroy"]}}],
+    )
+    build(place, {name: value for name, value in declared.items() if name != "store"})
+    command = [str(LAMBDA / "python"), "-m", "emulator", "template.yaml", str(place), "--once-schedules"]
+    for name, value in {"Architecture": "x86_64", "AuthMode": "jwt", "PublicBaseUrl": BASE}.items():
+        command += ["--parameter", f"{name}={value}"]
+    with Process(command, seconds=60) as process:
+        process.mcp = f"{process.url.rstrip('/')}/mcp"
+        yield process
+
+
+def ask(guarded, method, params=None, token=None, **headers):
+    sent = HEADERS | headers | ({"authorization": f"Bearer {token}"} if token else {})
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
+    return fetch(guarded.mcp, body, headers=sent)
+
+
+def begun(guarded, token):
+    answer = ask(guarded, "initialize", INITIALIZE, token)
+    assert answer.status == 200, answer.raw
+    return {"mcp-session-id": answer.headers["mcp-session-id"]}
+
+
+@pytest.mark.parametrize("token", [None, "nonsense"])
+def test_without_a_good_token_the_gateway_response_is_the_challenge(guarded, token):
+    """G1.60, G1.71"""
+    answer = ask(guarded, "initialize", INITIALIZE, token)
+    assert answer.status == 401
+    assert (
+        answer.headers["www-authenticate"]
+        == f'Bearer resource_metadata="{BASE}/.well-known/oauth-protected-resource/mcp"'
+    )
+
+
+def test_with_a_token_a_session_goes_from_its_beginning_to_its_end(guarded, issuer):
+    """G1.71"""
+    token = issuer.token()
+    session = begun(guarded, token)
+    tools = ask(guarded, "tools/list", None, token, **session).json()["result"]["tools"]
+    assert "old_echo" in {tool["name"] for tool in tools}
+    assert "old_destructive" not in {tool["name"] for tool in tools}
+    call = {"name": "old_echo", "arguments": {"message": "hi"}}
+    assert ask(guarded, "tools/call", call, token, **session).status == 200
+    sent = session | {"authorization": f"Bearer {token}"}
+    assert fetch(guarded.mcp, method="DELETE", headers=sent).status == 200
+    assert ask(guarded, "tools/list", None, token, **session).status == 404
+
+
+def test_another_s_session_is_not_found(guarded, issuer):
+    """G1.69"""
+    session = begun(guarded, issuer.token(sub="ada"))
+    assert ask(guarded, "tools/list", None, issuer.token(sub="eve"), **session).status == 404
+
+
+def test_a_function_s_refusal_keeps_its_challenge_in_the_error(guarded, issuer):
+    """G1.75: the header itself is renamed by API Gateway."""
+    token = issuer.token()
+    call = {"name": "old_destructive", "arguments": {}}
+    answer = ask(guarded, "tools/call", call, token, **begun(guarded, token))
+    assert answer.status == 403
+    place = f"{BASE}/.well-known/oauth-protected-resource/tool/old_destructive"
+    challenge = f'Bearer error="insufficient_scope", scope="tool:destroy", resource_metadata="{place}"'
+    assert answer.json()["error"]["data"]["wwwAuthenticate"] == challenge
+    assert answer.headers["x-amzn-remapped-www-authenticate"] == challenge
+
+
+def test_a_call_with_headers_is_refused_by_the_authorizer_with_a_real_challenge(guarded, issuer):
+    """G1.75"""
+    said = {"mcp-method": "tools/call", "mcp-name": "new_destructive", "mcp-protocol-version": "2026-07-28"}
+    answer = ask(guarded, "tools/call", {"name": "new_destructive"}, issuer.token(), **said)
+    assert answer.status == 403
+    assert 'scope="tool:destroy"' in answer.headers["www-authenticate"]
+
+
+def test_operators_need_the_operators_scope(guarded, issuer):
+    url = guarded.mcp.removesuffix("/mcp") + "/backends"
+    assert fetch(url).status == 401
+    assert fetch(url, headers={"authorization": f"Bearer {issuer.token()}"}).status == 403
+    token = issuer.token(scope="portico:operate")
+    assert fetch(url, headers={"authorization": f"Bearer {token}"}).status == 200
+
+
+def test_the_metadata_is_open(guarded, issuer):
+    """G1.63"""
+    answer = fetch(guarded.mcp.removesuffix("/mcp") + "/.well-known/oauth-protected-resource/mcp")
+    assert answer.status == 200
+    assert answer.json()["authorization_servers"] == [issuer.url]
