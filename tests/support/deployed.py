@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ REGION = "us-east-1"
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
 SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/execute-api/aws4_request"}
 START_SECONDS = 60.0
+KEPT_S = 24 * 3600.0
 NEVER = 24 * 3600.0
 
 
@@ -43,11 +45,17 @@ def built() -> Path:
     with (BUILDS / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (place / "done").exists():
-            for old in BUILDS.glob("*/"):
-                shutil.rmtree(old)
+            _prune()
             _build(place)
             (place / "done").touch()
     return place
+
+
+def _prune() -> None:
+    """Not what another run may still be using."""
+    for old in BUILDS.glob("*/"):
+        if old.stat().st_mtime < time.time() - KEPT_S:
+            shutil.rmtree(old)
 
 
 def _digest() -> str:
