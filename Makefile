@@ -6,6 +6,8 @@ LAMBDA := .cache/lambda
 CONFIG ?= portico.yaml
 PORT   ?= 8088
 ARCH   ?= arm64
+# Of the interaction suite, what also runs against the deployment.
+DEPLOYED := $(addprefix tests/interaction/test_,calls.py sessions.py)
 HERE   := $(subst aarch64,arm64,$(shell uname -m))
 
 .PHONY: serve test lint format bench conformance matrix layer lambda deploy-check coldstart lock clean
@@ -16,6 +18,7 @@ serve: $(VENV)/.ready
 # Most tests wait for processes: more of them at once than there are cores, each file by one worker.
 test: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile --place lambda $(DEPLOYED)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -97,9 +97,11 @@ async def _functions(
     invoking = await Server(Invoking(functions).handle).start()
     stack.callback(invoking.close)
     endpoints["AWS_ENDPOINT_URL_LAMBDA"] = invoking.url
+    _say(f"emulator: Lambda is at {invoking.url}")
     if application.tables:
         database = dynamodb(application.tables, options.dynamodb)
-        endpoints["AWS_ENDPOINT_URL_DYNAMODB"] = await stack.enter_async_context(database)
+        endpoints["AWS_ENDPOINT_URL_DYNAMODB"] = found = await stack.enter_async_context(database)
+        _say(f"emulator: DynamoDB is at {found}")
     return functions
 
 

@@ -4,7 +4,7 @@ import os
 
 from mangum import Mangum
 
-from portico.aws.application import Serverless
+from portico.aws.application import Buffered
 from portico.settings import settings_from
 
-handler = Mangum(Serverless(settings_from(os.environ)), lifespan="off")
+handler = Mangum(Buffered(settings_from(os.environ)), lifespan="off")

@@ -213,16 +213,18 @@ def test_each_method_of_the_protocol_is_answered(client):
     assert client.rpc("server/discover").error["code"] == -32601
 
 
-def test_a_name_with_spaces_is_the_listed_one(other, client):
+def test_a_name_with_spaces_is_the_listed_one(other, portico, client):
     """C8"""
     for name in ("component_list", "--version"):
         other.control("add_tool", name=name)
     other.control("notify")
+    portico.look()
 
     def listed():
         return {tool["name"] for tool in client.rpc("tools/list").result["tools"]}
 
     eventually(lambda: {"component_list", "--version"} <= listed())
+    eventually(lambda: "result" in client.call("--version").message)  # another function may follow later
     same = [
         json.loads(client.call(name).text)
         for name in ("component_list", "component list", " component  list ")

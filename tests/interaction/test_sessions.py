@@ -1,11 +1,9 @@
 """Gateway sessions and the upstream sessions behind them."""
 
 import json
-import sqlite3
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 
@@ -31,13 +29,10 @@ def restored(echo):
     echo.control("refuse_initialize")
 
 
-def rows(database, session):
+def rows(process, session):
     """Sort key to value and expiry, of one session."""
-    with closing(sqlite3.connect(database)) as db:
-        found = db.execute(
-            "SELECT sort, value, expires_at FROM records WHERE partition = ?", (f"SESSION#{session}",)
-        ).fetchall()
-    return {sort: (json.loads(value), expires_at) for sort, value, expires_at in found}
+    found = process.records(f"SESSION#{session}")
+    return {record.sort: (json.loads(record.value), record.expires_at) for record in found}
 
 
 def in_parallel(work, times):
@@ -80,11 +75,11 @@ def test_the_version_is_negotiated(portico, asked, agreed):
     assert portico.client().init(asked, initialized=False).result["protocolVersion"] == agreed
 
 
-def test_a_session_lasts_a_day(portico, database):
+def test_a_session_lasts_a_day(portico):
     """G1.6, C5"""
     before = time.time()
     session = portico.client().init().session
-    _, expires_at = rows(database, session)["ABOUT"]
+    _, expires_at = rows(portico, session)["ABOUT"]
     assert before + 86400 <= expires_at <= time.time() + 86400
 
 
@@ -93,7 +88,7 @@ def test_a_session_without_a_limit_never_expires(echo, tmp_path):
     declared = config(store=f"sqlite:{tmp_path}/p.db", limits={"session_ttl_s": 0})
     with gateway(declared) as process:
         session = process.client().init().session
-        assert rows(tmp_path / "p.db", session)["ABOUT"][1] is None
+        assert rows(process, session)["ABOUT"][1] is None
 
 
 def test_what_the_gateway_says_of_itself_is_what_the_operator_wrote():
@@ -218,10 +213,10 @@ def test_every_answer_in_a_session_names_it(portico):
         assert [answer.headers.get_all("mcp-session-id") for answer in answers] == [[client.session]] * 9
 
 
-def test_the_upstream_session_is_kept_beside_the_gateways_own(client, database):
+def test_the_upstream_session_is_kept_beside_the_gateways_own(client, portico):
     """G1.10, G1.14, G1.15, G1.17"""
     seen = {json.loads(client.call("s1_whoami").text)["session"] for _ in range(10)}
-    kept = rows(database, client.session)
+    kept = rows(portico, client.session)
     assert sorted(kept) == ["ABOUT", "BACKEND#s1"]
     upstream, expires_at = kept["BACKEND#s1"]
     assert seen == {upstream["id"]}
@@ -238,6 +233,7 @@ def test_twenty_first_calls_at_once_open_one_upstream_session(restored, client):
     assert restored.counters()["initialize"] == before + 1
 
 
+@pytest.mark.serve_only("two gateways share a file; a deployment is many processes in every test")
 def test_of_two_processes_that_open_an_upstream_session_one_gives_its_own_back(tmp_path):
     """G1.16"""
     with echo_server() as echo:
@@ -254,10 +250,10 @@ def test_of_two_processes_that_open_an_upstream_session_one_gives_its_own_back(t
             (live,) = seen
             (gone,) = eventually(lambda: echo.counters()["deleted_sessions"])
             assert gone != live
-            assert rows(tmp_path / "p.db", client.session)["BACKEND#s1"][0]["id"] == live
+            assert rows(one, client.session)["BACKEND#s1"][0]["id"] == live
 
 
-def test_a_backend_that_forgot_the_session_is_initialized_once_more(echo, client, database):
+def test_a_backend_that_forgot_the_session_is_initialized_once_more(echo, client, portico):
     """G1.24"""
     first = json.loads(client.call("s1_whoami").text)["session"]
     echo.control("forget_sessions")
@@ -270,7 +266,7 @@ def test_a_backend_that_forgot_the_session_is_initialized_once_more(echo, client
         if json.loads(entry["body"])["params"]["clientInfo"]["name"] == "t"
     ]
     assert len(own) == 1
-    assert rows(database, client.session)["BACKEND#s1"][0]["id"] == second
+    assert rows(portico, client.session)["BACKEND#s1"][0]["id"] == second
 
 
 @pytest.mark.parametrize(("refused", "told"), [(401, 401), (403, 403), (429, 429), (404, 502), (500, 502)])
@@ -285,11 +281,11 @@ def test_a_backend_that_refuses_a_session_is_named_as_the_cause(restored, client
     assert client.call("s1_echo", {"text": "a"}).text == "a"
 
 
-def test_delete_leaves_nothing_behind(echo, client, database):
+def test_delete_leaves_nothing_behind(echo, client, portico):
     """G1.28"""
     upstream = json.loads(client.call("s1_whoami").text)["session"]
     assert client.delete().status == 200
-    assert rows(database, client.session) == {}
+    assert rows(portico, client.session) == {}
     eventually(lambda: upstream in echo.counters()["deleted_sessions"])
     assert client.delete().status == 404
     assert client.rpc("tools/list").status == 404

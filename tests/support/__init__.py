@@ -21,12 +21,14 @@ from tests.support.client import (
     dump,
     header_value,
 )
+from tests.support.deployed import Deployed
 from tests.support.exchange import SECONDS, Answer, EventReader, Exchange, Json, Received, fetch
 from tests.support.processes import READY, ROOT, START_SECONDS, STOP_SECONDS, Process
 from tests.support.servers import (
     Echo,
     Faults,
     Gateway,
+    Place,
     config,
     echo26_server,
     echo_server,
@@ -48,6 +50,7 @@ __all__ = [
     "STOP_SECONDS",
     "Answer",
     "Client",
+    "Deployed",
     "Echo",
     "EventReader",
     "Exchange",
@@ -56,6 +59,7 @@ __all__ = [
     "Handler",
     "Headers",
     "Json",
+    "Place",
     "Process",
     "Received",
     "call_params",

@@ -1,16 +1,20 @@
 """The gateway, and the servers that stand behind it."""
 
+import asyncio
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
+from portico.stores import open_store
+from portico.stores.base import Record
 from tests.support.client import Client
-from tests.support.exchange import Json, fetch
+from tests.support.deployed import Deployed
+from tests.support.exchange import Answer, Json, fetch
 from tests.support.processes import ROOT, START_SECONDS, Process
 
 
@@ -83,6 +87,24 @@ class Gateway(Process):
         draft.write_text(text, encoding="utf-8")
         draft.replace(self.config)
 
+    def look(self) -> None:
+        """Nothing: it hears of changes by itself. A deployment needs its schedule."""
+
+    def operator(self, path: str, body: Any = None, *, method: str | None = None) -> Answer:
+        """What an operator asks of /status or /backends."""
+        return fetch(f"{self.base}{path}", body, method=method)
+
+    def records(self, partition: str) -> list[Record]:
+        """Of a gateway whose store is a file."""
+        return asyncio.run(self._query(partition))
+
+    async def _query(self, partition: str) -> list[Record]:
+        store = open_store(yaml.safe_load(self.config.read_text(encoding="utf-8"))["store"])
+        try:
+            return await store.query(partition)
+        finally:
+            await store.close()
+
     def client(self, **options: Any) -> Client:
         return Client(self.url, **options)
 
@@ -126,6 +148,15 @@ def everything_server(*args: str, port: int = 0) -> Process:
     return start("tests.servers.everything", "--port", str(port), *args)
 
 
-def gateway(config: Json | str, *args: str, env: Mapping[str, str] | None = None) -> Gateway:
-    """`portico serve` with this configuration (a mapping, or YAML text), once it is ready."""
-    return Gateway(config, *args, env=env)
+class Place:
+    """Where `gateway` runs Portico: as `portico serve`, or as what is deployed. `--place` says it to pytest."""
+
+    chosen: ClassVar[str] = "serve"
+
+
+def gateway(config: Json | str, *args: str, env: Mapping[str, str] | None = None) -> Gateway | Deployed:
+    """Portico with this configuration (a mapping, or YAML text), once it is ready; `args` are `portico serve`'s."""
+    if Place.chosen == "serve":
+        return Gateway(config, *args, env=env)
+    assert not args, "a deployment has no command line"
+    return Deployed(config, env=env)

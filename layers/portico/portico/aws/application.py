@@ -31,6 +31,14 @@ class Serverless:
             await self._portico.linger()
 
 
+class Buffered(Serverless):
+    """Where a function stands still as soon as it has answered: errands are run to their end before."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
+        await self.linger()
+
+
 class Operators(Serverless):
     """The operators' API. Who may use it has been decided before: by IAM, or by the authorizer."""
 
