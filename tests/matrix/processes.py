@@ -75,10 +75,10 @@ def setting(eras: Sequence[str], *, gateways: int = 1, store: str = "sqlite") ->
 
 
 @contextmanager
-def running_moto() -> Iterator[str]:
+def running_moto(host: str = "127.0.0.1") -> Iterator[str]:
     """AWS as moto's server plays it; `make test` installs it."""
-    ready = re.compile(r"Running on (http://127\.0\.0\.1:\d+)")
-    with Process([str(MOTO), "-H", "127.0.0.1", "-p", "0"], ready=ready) as process:
+    ready = re.compile(rf"Running on (http://{re.escape(host)}:\d+)")
+    with Process([str(MOTO), "-H", host, "-p", "0"], ready=ready) as process:
         yield process.base
 
 

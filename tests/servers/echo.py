@@ -1,6 +1,6 @@
 """A legacy-era MCP server over HTTP, by hand, so that every byte and every status is under a test's control.
 
-`python -m tests.servers.echo --port 0 [--name X]` prints `ready http://127.0.0.1:N/mcp` on stderr.
+`python -m tests.servers.echo --port 0 [--name X] [--host ADDRESS]` prints `ready http://127.0.0.1:N/mcp` on stderr.
 The tools are in echo_tools, the other methods in echo_rpc, the control endpoint in echo_control.
 """
 
@@ -312,12 +312,13 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if sockets:
-            print(f"ready http://127.0.0.1:{sockets[0].getsockname()[1]}/mcp", file=sys.stderr, flush=True)
+            host, port = sockets[0].getsockname()
+            print(f"ready http://{host}:{port}/mcp", file=sys.stderr, flush=True)
 
 
-def serve(application: Any, port: int) -> None:
-    """On 127.0.0.1, until a signal; never waits for open streams."""
-    listener = socket.create_server(("127.0.0.1", port), backlog=4096)
+def serve(application: Any, port: int, host: str = "127.0.0.1") -> None:
+    """Until a signal; never waits for open streams."""
+    listener = socket.create_server((host, port), backlog=4096)
     config = uvicorn.Config(
         application,
         log_level="error",
@@ -337,8 +338,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--name", default="echo")
+    parser.add_argument("--host", default="127.0.0.1")
     arguments = parser.parse_args()
-    serve(Echo(arguments.name), arguments.port)
+    serve(Echo(arguments.name), arguments.port, arguments.host)
 
 
 if __name__ == "__main__":

@@ -219,8 +219,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--name", default="echo26")
     parser.add_argument("--era", choices=ERAS, default="modern")
+    parser.add_argument("--host", default="127.0.0.1")
     arguments = parser.parse_args()
-    serve(Echo26(arguments.name, arguments.era), arguments.port)
+    serve(Echo26(arguments.name, arguments.era), arguments.port, arguments.host)
 
 
 if __name__ == "__main__":

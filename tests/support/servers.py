@@ -130,14 +130,17 @@ def start(
     return Process(module(module_name, *args), env=env, cwd=cwd)
 
 
-def echo_server(name: str = "echo", *, port: int = 0) -> Echo:
+def echo_server(name: str = "echo", *, port: int = 0, host: str = "127.0.0.1") -> Echo:
     """Give the old port to start it again where it was."""
-    return Echo(module("tests.servers.echo", "--port", str(port), "--name", name))
+    return Echo(module("tests.servers.echo", "--port", str(port), "--name", name, "--host", host))
 
 
-def echo26_server(name: str = "echo26", *, era: str = "modern", port: int = 0) -> Echo:
+def echo26_server(
+    name: str = "echo26", *, era: str = "modern", port: int = 0, host: str = "127.0.0.1"
+) -> Echo:
     """The echo server in the modern era; `control("era", value="legacy")` takes it back."""
-    return Echo(module("tests.servers.echo26", "--port", str(port), "--name", name, "--era", era))
+    options = ["--port", str(port), "--name", name, "--era", era, "--host", host]
+    return Echo(module("tests.servers.echo26", *options))
 
 
 def fault_server(*, port: int = 0) -> Faults:

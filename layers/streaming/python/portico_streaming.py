@@ -104,6 +104,26 @@ class Answer:
         self._connection.close()
 
 
+class Whole(Answer):
+    """`sam local` knows no streams: there the answer is one JSON document, as of any other function."""
+
+    def __init__(self, host: str, request_id: str) -> None:
+        super().__init__(host, request_id)
+        self._head: dict[str, Any] = {}
+        self._body = bytearray()
+
+    def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self._head = prelude(status, headers)
+
+    def piece(self, data: bytes) -> None:
+        self._body += data
+
+    def end(self, trailer: bytes = b"") -> None:  # noqa: ARG002 - nothing has been sent that it could correct
+        document = json.dumps(self._head | {"body": self._body.decode("utf-8", "replace")})
+        self._connection.request("POST", f"{self._path}/response", document)
+        self._connection.getresponse().read()
+
+
 def prelude(status: int, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
     found: dict[str, str] = {}
     cookies: list[str] = []
@@ -172,10 +192,11 @@ def main() -> None:
         connection.getresponse().read()
         raise
     linger = getattr(application, "linger", None)
+    kind = Whole if os.environ.get("AWS_SAM_LOCAL") else Answer
     with asyncio.Runner() as runner:
         while True:
             event, request_id = next_event(connection)
-            answer = Answer(host, request_id)
+            answer = kind(host, request_id)
             try:
                 runner.run(serve(application, event, answer))
             except Exception as error:  # noqa: BLE001 - the boundary: Lambda is told, the next request comes

@@ -103,6 +103,8 @@ class Edge:
     def __init__(self, dispatch: Dispatch, environment: Mapping[str, str] = os.environ) -> None:
         self._dispatch = dispatch
         self._lambda = Lambda(environment)
+        # `sam local` cannot stream: there the layer for streaming answers as any other function does.
+        self._streams = not environment.get("AWS_SAM_LOCAL")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         event = scope["aws.event"]
@@ -110,7 +112,7 @@ class Edge:
         function: str = getattr(self._dispatch, name)
         begun = False
         try:
-            if name != "tools_call":
+            if name != "tools_call" or not self._streams:
                 await _reply(await self._lambda.invoke(function, event), send)
                 return
             async for message in _messages(self._lambda.stream(function, event)):
