@@ -26,7 +26,7 @@ format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready
+bench: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/python -m tests.bench $(ARGS)
 
 conformance: $(VENV)/.ready
