@@ -29,7 +29,7 @@ format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready
+bench: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/python -m tests.bench $(ARGS)
 
 conformance: $(VENV)/.ready
@@ -55,8 +55,8 @@ deploy-check: $(LAMBDA)/.ready
 	$(LAMBDA)/bin/cfn-lint --regions us-east-1 --template .cache/translated.json
 
 coldstart: $(LAMBDA)/.ready
-	@$(MAKE) --no-print-directory layer ARCH=x86_64
-	$(LAMBDA)/bin/python -m tests.bench.coldstart .cache/layer/x86_64 $(ARGS)
+	@$(MAKE) --no-print-directory layer ARCH=$(HERE)
+	$(LAMBDA)/bin/python -m tests.bench.coldstart .cache/layer/$(HERE) $(ARGS)
 
 lock: $(VENV)/.ready
 	for wanted in requirements/*.in; do $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \

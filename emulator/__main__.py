@@ -16,10 +16,11 @@ from emulator.gateway import Gateway
 from emulator.interpreters import NoInterpreter
 from emulator.intrinsics import Unresolved
 from emulator.invoking import Invoking
+from emulator.recording import Recording
 from emulator.sandboxes import Sandboxes
 from emulator.tables import dynamodb
 from emulator.translation import built_paths, translate
-from emulator.wire import Server, listen
+from emulator.wire import Handler, Server, listen
 
 
 def main() -> None:
@@ -45,6 +46,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--python", help="the interpreter for the functions; default: their runtime's own")
     parser.add_argument("--dynamodb", metavar="URL", help="a DynamoDB that runs already; default: moto's")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="note which function asks what of DynamoDB and Lambda"
+    )
     parser.add_argument("--once-schedules", action="store_true", help="fire each schedule once, at the start")
     parser.add_argument(
         "--minute", type=float, default=60.0, metavar="SECONDS", help="how long a schedule's minute takes"
@@ -94,15 +98,25 @@ async def _functions(
         find(function.runtime)
     functions = Functions(application.functions, Sandboxes(scratch, find, endpoints))
     stack.push_async_callback(functions.close)
-    invoking = await Server(Invoking(functions).handle).start()
-    stack.callback(invoking.close)
-    endpoints["AWS_ENDPOINT_URL_LAMBDA"] = invoking.url
-    _say(f"emulator: Lambda is at {invoking.url}")
+    recording = Recording(options.record) if options.record else None
+    invoke = Invoking(functions).handle
+    endpoints["AWS_ENDPOINT_URL_LAMBDA"] = await _served(
+        recording.invoking(invoke) if recording else invoke, stack
+    )
+    _say(f"emulator: Lambda is at {endpoints['AWS_ENDPOINT_URL_LAMBDA']}")
     if application.tables:
-        database = dynamodb(application.tables, options.dynamodb)
-        endpoints["AWS_ENDPOINT_URL_DYNAMODB"] = found = await stack.enter_async_context(database)
-        _say(f"emulator: DynamoDB is at {found}")
+        database = await stack.enter_async_context(dynamodb(application.tables, options.dynamodb))
+        endpoints["AWS_ENDPOINT_URL_DYNAMODB"] = (
+            await _served(recording.database(database), stack) if recording else database
+        )
+        _say(f"emulator: DynamoDB is at {endpoints['AWS_ENDPOINT_URL_DYNAMODB']}")
     return functions
+
+
+async def _served(handler: Handler, stack: contextlib.AsyncExitStack) -> str:
+    server = await Server(handler).start()
+    stack.callback(server.close)
+    return server.url
 
 
 def _say(line: str) -> None:

@@ -47,7 +47,7 @@ class Sandboxes:
         return {
             **self._endpoints,
             "_HANDLER": function.handler,
-            "AWS_ACCESS_KEY_ID": "emulator",
+            "AWS_ACCESS_KEY_ID": function.name,  # so that it can be told who asks
             "AWS_SECRET_ACCESS_KEY": "emulator",
             "AWS_SESSION_TOKEN": "emulator",
             "AWS_REGION": REGION,

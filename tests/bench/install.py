@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tests import npm
 from tests.bench.processes import ROOT, UnavailableError, say
@@ -71,7 +72,12 @@ def node_version() -> str:
     ).stdout.strip()
 
 
-async def installed(wanted: Python | Node | None) -> str | None:
+class Wanted(Protocol):
+    def ensure(self) -> None:
+        """Raises UnavailableError, with the reason, if it cannot be there."""
+
+
+async def installed(wanted: Wanted | None) -> str | None:
     """None once it is there, else why it is not."""
     try:
         if wanted:

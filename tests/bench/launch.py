@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.bench import echo
 from tests.bench.processes import Running, UnavailableError, free_port
-from tests.bench.session import FAILURES, SESSIONS
+from tests.bench.session import FAILURES, SESSIONS, Session
 from tests.bench.targets import Place, Target, backend
 
 READY_S = 90.0
@@ -41,7 +41,7 @@ class Scene:
                 port = free_port()
                 process = self.start(backend(port, self.fillers, era), f"backend-{era}-{number}")
                 url = f"http://127.0.0.1:{port}/mcp"
-                await answering(process, url, era, self.fillers + 1, time.monotonic() + READY_S)
+                await answering(process, url, SESSIONS[era], self.fillers + 1, time.monotonic() + READY_S)
                 urls.append(url)
 
     async def launch(self, target: Target) -> Launched:
@@ -50,7 +50,7 @@ class Scene:
         directory.mkdir()
         place = Place(free_port(), self.backends[target.backend_era], self.fillers, directory)
         environment = target.environment(place)
-        process = self.start(target.command(place), target.name, environment)
+        process = self.start(target.command(place), target.name, environment, functions_only=target.deployed)
         try:
             url, names = await self.ready(target, place, process, environment)
             check_names(names, self.fillers)
@@ -67,10 +67,18 @@ class Scene:
         if target.prepare:
             await asyncio.to_thread(target.prepare, place, environment)
         expected = (self.fillers + 1) * (1 if target.stdio else self.count)
-        return url, await answering(process, url, target.client_era, expected, deadline)
+        return url, await answering(process, url, target.session, expected, deadline)
 
-    def start(self, command: list[str], name: str, environment: dict[str, str] | None = None) -> Running:
-        running = Running(command, Path(self.directory.name) / f"{name}.log", environment)
+    def start(
+        self,
+        command: list[str],
+        name: str,
+        environment: dict[str, str] | None = None,
+        *,
+        functions_only: bool = False,
+    ) -> Running:
+        log = Path(self.directory.name) / f"{name}.log"
+        running = Running(command, log, environment, functions_only=functions_only)
         self.running.append(running)
         return running
 
@@ -116,12 +124,14 @@ async def accepts(port: int) -> bool:
     return True
 
 
-async def answering(process: Running, url: str, era: echo.Era, expected: int, deadline: float) -> list[str]:
-    """The names of the tools, once a client of this era is answered and all of them are listed."""
+async def answering(
+    process: Running, url: str, kind: type[Session], expected: int, deadline: float
+) -> list[str]:
+    """The names of the tools, once a client of this kind is answered and all of them are listed."""
     reason = "never answered"
     while time.monotonic() < deadline:
         process.check()
-        session = SESSIONS[era](url)
+        session = kind(url)
         try:
             await session.open()
             names = await session.tools()

@@ -16,7 +16,7 @@ from typing import Any
 from tests.bench.launch import Launched
 from tests.bench.processes import machine_cpu_s, snapshot, tree
 from tests.bench.progress import Progress
-from tests.bench.session import FAILURES, SESSIONS, Session
+from tests.bench.session import FAILURES, Session
 
 HANDSHAKES_AT_ONCE = 16
 MAX_ERRORS = 20
@@ -113,7 +113,7 @@ async def measure_level(
     sessions: dict[str, list[Session]] = {}
     try:
         for target in targets:
-            kind = SESSIONS[target.target.client_era]
+            kind = target.target.session
             opened = sessions[target.target.name] = [kind(target.url) for _ in range(level)]
             if failure := await open_all(opened):
                 rows += [row(step, target, Tally(errors=[failure])) for step in steps]

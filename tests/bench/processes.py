@@ -20,6 +20,8 @@ MIB = 2**20
 GRACE_S = 8.0
 # Part of the measured load, not of the gateway that happens to be its parent.
 STDIO_BACKEND = [b"-m", b"tests.bench.stdio_backend"]
+# What every process of a function is given, and nothing else is.
+OF_A_FUNCTION = b"AWS_LAMBDA_RUNTIME_API="
 
 
 class UnavailableError(Exception):
@@ -28,7 +30,7 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds since start and memory: of the gateway, and of the whole tree with the stdio servers it runs."""
+    """CPU seconds since start and memory: of what counts as the gateway, and of the whole tree."""
 
     cpu_s: float
     tree_cpu_s: float
@@ -44,8 +46,17 @@ class Stat:
 
 
 class Running:
-    def __init__(self, command: list[str], log: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        log: Path,
+        environment: dict[str, str] | None = None,
+        *,
+        functions_only: bool = False,
+    ) -> None:
+        """`functions_only`: what stands in for AWS is not counted."""
         self.log = log
+        self.counts = is_function if functions_only else is_no_stdio_backend
         inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         with log.open("wb") as output:
             self.process = subprocess.Popen(
@@ -72,7 +83,7 @@ class Running:
     def usage(self) -> Usage:
         stats = snapshot()
         members = tree(self.process.pid, stats)
-        own = [pid for pid in members if not is_stdio_backend(pid)]
+        own = [pid for pid in members if self.counts(pid)]
         return Usage(
             sum(stats[pid].cpu_s for pid in own),
             sum(stats[pid].cpu_s for pid in members),
@@ -90,7 +101,7 @@ class Running:
             send_signal(os.killpg, self.process.pid, signal.SIGKILL)
             self.process.wait()
         for pid in members - {self.process.pid}:
-            if is_stdio_backend(pid):
+            if is_stdio_backend(pid) or is_function(pid):
                 send_signal(os.kill, pid, signal.SIGKILL)
 
 
@@ -141,6 +152,19 @@ def is_stdio_backend(pid: int) -> bool:
     except OSError:
         return False
     return arguments[1:3] == STDIO_BACKEND
+
+
+def is_no_stdio_backend(pid: int) -> bool:
+    return not is_stdio_backend(pid)
+
+
+def is_function(pid: int) -> bool:
+    """Whether it runs a Lambda function, on the emulator."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(variable.startswith(OF_A_FUNCTION) for variable in variables)
 
 
 def machine_cpu_s() -> float:

@@ -15,6 +15,14 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 NOTHING = "\N{EN DASH}"
 DIVIDED = "\N{DIVISION SIGN}"
 NOISY_CORES = 0.2
+# What the deployment's own choices cost.
+COMPARED = (
+    ("lambda-inline", "lambda"),
+    ("lambda-inline-modern", "lambda-modern"),
+    ("lambda-routed", "lambda-modern"),
+    ("lambda", "portico"),
+    ("lambda-modern", "portico-modern"),
+)
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,7 @@ class Table:
     targets: list[Target]
     rows: list[Row]
     unavailable: dict[str, str]
+    deployed: bool = False
 
     @property
     def levels(self) -> list[int]:
@@ -49,7 +58,16 @@ class Table:
 def report(tables: list[Table], plan: Plan, seconds: float) -> str:
     bullets = "\n".join(f"* {line}" for line in notes(tables, plan, seconds))
     details = "\n\n".join(markdown(table) for table in tables)
-    return f"## Details\n\n{details}\n\n{bullets}\n\n## Summary\n\n{summary(tables)}\n"
+    summaries = "\n\n".join(summary(found) for found in (served(tables), deployed(tables)) if found)
+    return f"## Details\n\n{details}\n\n{bullets}\n\n## Summary\n\n{summaries}\n"
+
+
+def served(tables: list[Table]) -> list[Table]:
+    return [table for table in tables if not table.deployed]
+
+
+def deployed(tables: list[Table]) -> list[Table]:
+    return [table for table in tables if table.deployed]
 
 
 def markdown(table: Table) -> str:
@@ -192,7 +210,28 @@ def notes(tables: list[Table], plan: Plan, seconds: float) -> list[str]:
         lines.append(
             "† fronts one stdio server: no HTTP on the upstream side, so it has less to do than the others."
         )
-    return lines + surroundings(tables) + first_errors(tables)
+    if deployed(tables):
+        lines.append(
+            "On Lambda: CPU and RSS are of the functions alone, neither of the emulator nor of moto, which stand in "
+            "for AWS; rate and latency have both in them. For information: nothing is judged but the answers."
+        )
+    return lines + functions_compared(deployed(tables)) + surroundings(tables) + first_errors(tables)
+
+
+def functions_compared(tables: list[Table]) -> list[str]:
+    """How the ways through the functions compare: CPU per request, at every concurrency."""
+    titles = {target.name: target.title for table in tables for target in table.targets}
+    found = []
+    for above, below in COMPARED:
+        ratios = [
+            f"{table.title.partition(',')[0]} c={level} {ratio}{TIMES}"
+            for table in tables
+            for level in table.levels
+            if (ratio := factor(table.at(above, level), table.at(below, level), "cpu_s_per_1000"))
+        ]
+        if ratios:
+            found.append(f"CPU, {titles[above]} {DIVIDED} {titles[below]}: {', '.join(ratios)}.")
+    return found
 
 
 def measured(tables: list[Table], target: Target) -> bool:

@@ -107,9 +107,9 @@ class Session:
         body = json.dumps(message, separators=(",", ":")).encode()
         return self.framed("POST", self.headers(method, params), body)
 
-    def framed(self, verb: str, headers: list[str], body: bytes) -> bytes:
+    def framed(self, verb: str, headers: list[str], body: bytes, below: str = "") -> bytes:
         lines = [
-            f"{verb} {self.path} HTTP/1.1",
+            f"{verb} {self.path}{below} HTTP/1.1",
             f"Host: {self.host}:{self.port}",
             "Accept: application/json, text/event-stream",
             "Content-Type: application/json",
@@ -168,6 +168,17 @@ class ModernSession(Session):
         if result.get("resultType") != "complete":
             raise WrongAnswerError(f"resultType is {result.get('resultType')!r}")
         return result
+
+
+class RoutedSession(ModernSession):
+    """A modern client behind something that chooses the function by Mcp-Method, as the CloudFront function does."""
+
+    def request(self, method: str, params: dict[str, Any]) -> bytes:
+        self.below = "/tools-list" if method == "tools/list" else "/tools-call"
+        return super().request(method, params)
+
+    def framed(self, verb: str, headers: list[str], body: bytes, below: str = "") -> bytes:
+        return super().framed(verb, headers, body, below or self.below)
 
 
 SESSIONS: dict[Era, type[Session]] = {"legacy": Session, "modern": ModernSession}

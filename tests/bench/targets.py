@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.bench import contextforge
+from tests.bench import contextforge, deployment
+from tests.bench.deployment import Deployment
 from tests.bench.echo import Era
 from tests.bench.install import Node, Python
+from tests.bench.session import SESSIONS, RoutedSession, Session
 
 FASTMCP = Python("fastmcp")
 MCP_PROXY = Python("mcp-proxy")
@@ -44,7 +46,7 @@ class Target:
     title: str
     command: Callable[[Place], list[str]]
     note: str
-    install: Python | Node | None = None
+    install: Python | Node | Deployment | None = None
     environment: Callable[[Place], dict[str, str]] = no_environment
     # Called once the port answers, with the environment the target was started with.
     prepare: Callable[[Place, dict[str, str]], None] | None = None
@@ -56,6 +58,21 @@ class Target:
     # The protocol eras of the clients that call it and of the backends behind it.
     client_era: Era = "legacy"
     backend_era: Era = "legacy"
+    # By which path its modern clients come: straight to the function that answers.
+    routed: bool = False
+
+    @property
+    def session(self) -> type[Session]:
+        return RoutedSession if self.routed else SESSIONS[self.client_era]
+
+    @property
+    def deployed(self) -> bool:
+        """Portico as Lambda functions, on the emulator."""
+        return isinstance(self.install, Deployment)
+
+    @property
+    def peer(self) -> bool:
+        return isinstance(self.install, Python | Node)
 
 
 def direct(place: Place) -> list[str]:
@@ -82,9 +99,21 @@ def stdio_backend(place: Place) -> list[str]:
 
 def portico(place: Place) -> list[str]:
     config = place.directory / "portico.yaml"
-    lines = [f"  b{number}: {{kind: remote, url: {url}}}\n" for number, url in enumerate(place.backends)]
-    config.write_text(PORTICO_CONFIG.format(directory=place.directory) + "".join(lines))
+    config.write_text(PORTICO_CONFIG.format(directory=place.directory) + declared(place))
     return [str(Path(sys.executable).with_name("portico")), "serve", "--config", str(config), "--port", "0"]
+
+
+def declared(place: Place) -> str:
+    lines = [f"  b{number}: {{kind: remote, url: {url}}}\n" for number, url in enumerate(place.backends)]
+    return "".join(lines)
+
+
+def emulated(dispatch: str) -> Callable[[Place], list[str]]:
+    def command(place: Place) -> list[str]:
+        build = deployment.with_config(place.directory, f"version: 1\nbackends:\n{declared(place)}")
+        return deployment.command(build, place.port, dispatch)
+
+    return command
 
 
 def fastmcp(place: Place) -> list[str]:
@@ -167,6 +196,20 @@ NPM_MCP_PROXY_TARGET = Target(
     "clients",
     install=NPM_MCP_PROXY,
     stdio=True,
+)
+LAMBDA = Target(
+    "lambda",
+    "Portico on Lambda",
+    emulated("invoke"),
+    "make lambda: template.yaml as `sam build` makes it, DispatchMode=invoke, moto as the table",
+    install=Deployment(),
+)
+LAMBDA_INLINE = replace(
+    LAMBDA,
+    name="lambda-inline",
+    title="Portico on Lambda, inline",
+    command=emulated("inline"),
+    note="the same with DispatchMode=inline",
 )
 TARGETS = (
     Target(
@@ -258,4 +301,18 @@ TARGETS = (
     NPM_MCP_PROXY_TARGET,
     modern(FASTMCP_SHARED_TARGET, "clients and backend of 2026-07-28, else the same"),
     modern(NPM_MCP_PROXY_TARGET, "clients of 2026-07-28, else the same: it starts legacy stdio servers only"),
+    LAMBDA,
+    LAMBDA_INLINE,
+    modern(LAMBDA, "clients and backend of 2026-07-28"),
+    modern(LAMBDA_INLINE, "clients and backend of 2026-07-28"),
+    Target(
+        "lambda-routed",
+        "Portico on Lambda, modern, routed by Mcp-Method",
+        emulated("invoke"),
+        "POST /mcp/tools-call and /mcp/tools-list, as MethodRouting=cloudfront has it; without CloudFront",
+        install=Deployment(),
+        client_era="modern",
+        backend_era="modern",
+        routed=True,
+    ),
 )

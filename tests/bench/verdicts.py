@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from statistics import median
 
-from tests.bench.report import REFERENCE, TIMES, Table, short
+from tests.bench.report import REFERENCE, TIMES, Table, served, short
 from tests.bench.targets import Target
 
 LEGACY, MODERN = REFERENCE["legacy"], REFERENCE["modern"]
@@ -28,9 +28,10 @@ class Verdict:
 
 def verdicts(tables: list[Table]) -> list[Verdict]:
     """Only about what was asked for: nothing is said of targets left out."""
-    targets = {target.name: target for target in tables[0].targets}
-    peers = [each for each in targets.values() if each.install and REFERENCE[each.client_era] in targets]
     judged = [all_answered(tables)]
+    tables = served(tables)
+    targets = {target.name: target for target in tables[0].targets} if tables else {}
+    peers = [each for each in targets.values() if each.peer and REFERENCE[each.client_era] in targets]
     if LEGACY in targets and MODERN in targets:
         judged.append(modern_costs_no_more(tables))
     if peers:

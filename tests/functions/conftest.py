@@ -30,10 +30,13 @@ def backends():
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory, backends):
     """The deployment's /mcp, behind what a REST API does, with a table of moto's."""
-    place = tmp_path_factory.mktemp("deployed") / "build"
+    folder = tmp_path_factory.mktemp("deployed")
+    place, record = folder / "build", folder / "record"
     declared = config(*((name, server.url, {}) for name, server in backends.items()))
     build(place, {name: value for name, value in declared.items() if name != "store"})
     command = [str(LAMBDA / "python"), "-m", "emulator", "template.yaml", str(place)]
-    with Process([*command, "--parameter", "Architecture=x86_64", "--once-schedules"], seconds=60) as process:
+    options = ["--parameter", "Architecture=x86_64", "--once-schedules", "--record", str(record)]
+    with Process([*command, *options], seconds=60) as process:
+        process.record = record
         process.mcp = f"{process.url.rstrip('/')}/mcp"
         yield process

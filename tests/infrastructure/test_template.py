@@ -4,6 +4,7 @@ import re
 
 import yaml
 
+from tests.bench.coldstart import BUDGETS, LAYER_MB
 from tests.infrastructure import tools
 from tests.infrastructure.stack import Stack
 
@@ -43,6 +44,9 @@ def test_the_smallest_stack_costs_nothing_at_rest(smallest):
     (table,) = smallest.of_type("AWS::DynamoDB::Table").values()
     assert table["BillingMode"] == "PAY_PER_REQUEST"
     assert "ProvisionedThroughput" not in table
+    assert "KMSMasterKeyId" not in table["SSESpecification"], "a key of one's own is paid by the month"
+    assert table.get("TableClass", "STANDARD") == "STANDARD"
+    assert not {"GlobalSecondaryIndexes", "KinesisStreamSpecification"} & set(table)
     (stage,) = smallest.of_type("AWS::ApiGateway::Stage").values()
     assert not stage.get("CacheClusterEnabled")
     for function in smallest.of_type("AWS::Lambda::Function").values():
@@ -154,6 +158,15 @@ def test_backends_are_looked_at_every_minute_by_default(smallest, template):
     }
     rare = Stack(template, DiscoverySchedule="rate(1 hour)").of_type("AWS::Events::Rule").values()
     assert "rate(1 hour)" in {rule["ScheduleExpression"] for rule in rare}
+
+
+def test_the_import_of_every_function_has_a_budget(largest):
+    """Which `make coldstart` holds it to."""
+    functions = largest.of_type("AWS::Lambda::Function").values()
+    assert set(BUDGETS) == {function["Handler"].rpartition(".")[0] for function in functions}
+    hot = {"edge": 10, "authorizer": 20, "initialize": 25, "tools_list": 25, "tools_call": 25}
+    assert hot.items() <= BUDGETS.items()
+    assert LAYER_MB == 50
 
 
 def test_functions_and_layers_are_of_one_architecture(template):

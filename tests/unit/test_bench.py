@@ -2,10 +2,14 @@
 
 import dataclasses
 
-from tests.bench.measure import Row
-from tests.bench.report import Table, summary
+from tests.bench.measure import Plan, Row
+from tests.bench.parts import parts
+from tests.bench.processes import Running
+from tests.bench.report import TIMES, Table, functions_compared, report, summary
+from tests.bench.session import RoutedSession
 from tests.bench.targets import TARGETS
 from tests.bench.verdicts import verdicts
+from tests.support import eventually
 
 ROW = Row(
     operation="tools/call",
@@ -96,3 +100,53 @@ def test_a_peer_is_compared_with_the_portico_of_its_clients_era():
     found = summary([table(**{"portico": {}, "portico-modern": modern, "direct-modern": {"per_s": 4000.0}})])
     row = next(line for line in found.splitlines() if "modern backend alone" in line)
     assert [cell.strip() for cell in row.split("|")][3] == "0.25"
+
+
+def deployed(**rows):
+    return dataclasses.replace(table(**rows), title="tools/call, on Lambda", deployed=True)
+
+
+LAMBDA = {"cpu_s_per_1000": 2.0, "per_s": 100.0}
+
+
+def test_the_deployment_is_judged_by_its_answers_alone():
+    found = {"portico": {}, "lambda": LAMBDA, "lambda-modern": LAMBDA, "portico-modern": {}}
+    assert [verdict.holds for verdict in verdicts([deployed(**found)])] == [True]
+    found["lambda"] = {**LAMBDA, "errors": 1}
+    assert [verdict.holds for verdict in verdicts([deployed(**found)])] == [False]
+
+
+def test_the_ways_through_the_deployment_are_compared_and_the_readme_table_stays_as_it_is():
+    found = deployed(**{"portico": {}, "lambda": LAMBDA, "lambda-inline": {"cpu_s_per_1000": 1.0}})
+    inline, serve = functions_compared([found])
+    assert inline.endswith(f"tools/call c=16 0.5{TIMES}.")
+    assert serve.endswith(f"tools/call c=16 20{TIMES}.")
+    own = table(portico={}, fastmcp=FASTMCP)
+    assert summary([own]) in report([own, found], Plan(1, 1), 1.0)
+
+
+def test_the_deployment_is_measured_beside_what_it_is_compared_with_at_few_requests_at_once():
+    asked = [target for target in TARGETS if target.name in ("portico", "fastmcp", "lambda", "lambda-inline")]
+    plain, _wide, lambdas = parts(asked, [1, 16, 64], Plan(1, 1))
+    assert [target.name for target in plain.targets] == ["portico", "fastmcp"]
+    assert [target.name for target in lambdas.targets] == ["portico", "lambda", "lambda-inline"]
+    assert {step.concurrency for step in lambdas.steps} == {1, 4}
+    assert len(parts(asked[:2], [1], Plan(1, 1))) == 2
+
+
+def test_a_routed_client_goes_to_the_function_that_answers():
+    session = RoutedSession("http://127.0.0.1:1/mcp")
+    assert session.request("tools/list", {}).startswith(b"POST /mcp/tools-list HTTP/1.1\r\n")
+    assert session.request("tools/call", {"name": "a"}).startswith(b"POST /mcp/tools-call HTTP/1.1\r\n")
+
+
+def test_of_the_deployment_only_the_functions_are_counted(tmp_path):
+    """What stands in for AWS is in the tree, and no part of the figures."""
+    started = "env AWS_LAMBDA_RUNTIME_API=here sleep 60 & echo started; wait"
+    running = Running(["sh", "-c", started], tmp_path / "log", functions_only=True)
+    try:
+        eventually(lambda: running.usage().rss_mib > 0, 10)
+        usage = running.usage()
+        assert 0 < usage.rss_mib < usage.tree_rss_mib
+    finally:
+        running.stop()
