@@ -48,7 +48,7 @@ class Issuer:
             "aud": self.resource,
             "sub": "ada",
             "iat": now,
-            "exp": now + 600,
+            "exp": now + 7200,
             "scope": "mcp:use",
         }
         return {name: value for name, value in (said | changes).items() if value is not None}
