@@ -5,6 +5,7 @@ import os
 from mangum import Mangum
 
 from portico.aws.application import Serverless
+from portico.aws.observability import Observed
 from portico.settings import settings_from
 
-handler = Mangum(Serverless(settings_from(os.environ)), lifespan="off")
+handler = Mangum(Observed(Serverless(settings_from(os.environ))), lifespan="off")

@@ -14,6 +14,7 @@ from portico.catalogue import Catalogue
 from portico.client import Application, Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
+from portico.observability import Call, calls
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
     SESSION_HEADER,
@@ -26,6 +27,7 @@ from portico.protocol.inbound import (
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
 from portico.protocol.modern import VERSION_HEADER, is_modern, read_envelope, unsupported
 from portico.protocol.tickets import decode_cursor
+from portico.redaction import carry
 from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
@@ -61,6 +63,7 @@ class Endpoint:
         alias = self._broker.registry.gateway.session_header_alias
         self._loop = loop = self._loop or asyncio.get_running_loop()
         client = Client(scope, receive, send, headers, repeated, alias, loop)
+        carry(headers)
         try:
             await self._serve(client, scope["path"])
         except asyncio.CancelledError:
@@ -111,7 +114,18 @@ class Endpoint:
             allowed = b"POST" if sessionless else b"GET, POST, DELETE"
             await client.reply(Reply(405, headers=[(b"allow", allowed)]))
             return
-        await client.reply(await self._guarded(handle, client))
+        if calls.isEnabledFor(logging.INFO):
+            await client.reply(await self._observed(handle, client))
+        else:
+            await client.reply(await self._guarded(handle, client))
+
+    async def _observed(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
+        call = client.call = Call(client.scope["method"])
+        try:
+            return call.watched(await self._guarded(handle, client))
+        except asyncio.CancelledError:
+            call.end("gone", 0)
+            raise
 
     async def _guarded(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
         """The boundary: whatever goes wrong inside is logged here and answered without its internals."""
@@ -153,6 +167,8 @@ class Endpoint:
         if isinstance(message, Message) and is_modern(message, client.headers):
             return await self._modern(message, client, catalogue)
         if isinstance(message, Message) and message.method == "initialize" and message.kind == "request":
+            if client.call is not None:
+                client.call.method = message.method
             return await self._broker.begin(message, client.headers, catalogue)
         if isinstance(message, Batch) and client.headers.get(VERSION_HEADER) in versions.MODERN:
             return refusal(NO_BATCHES)
@@ -164,7 +180,10 @@ class Endpoint:
         if isinstance(message, Batch):
             return await self._batch(message, session, client, catalogue)
         request = LegacyRequest(message, client.headers, catalogue, session)
-        return await self._broker.carry(self._broker.decide(request), request)
+        decision = self._broker.decide(request)
+        if client.call is not None:
+            client.call.decided(message, decision)
+        return await self._broker.carry(decision, request)
 
     async def _modern(self, message: Message, client: Client, catalogue: Catalogue) -> Reply:
         """A request that says all there is to know; a notification is taken note of, and there is nobody to tell."""
@@ -182,7 +201,10 @@ class Endpoint:
             )
         client.keep_alive("", self._broker.registry.limits.keepalive_s)
         request = ModernRequest(message, client.headers, catalogue, envelope)
-        return await self._broker.carry_modern(self._broker.decide_modern(request, client.repeated), request)
+        decision = self._broker.decide_modern(request, client.repeated)
+        if client.call is not None:
+            client.call.decided(message, decision)
+        return await self._broker.carry_modern(decision, request)
 
     def _catalogue(self, headers: dict[str, str]) -> Catalogue | Rejection:
         """What this client may see: all of it, or what a virtual server shows."""
@@ -223,7 +245,13 @@ class Endpoint:
             text = "initialize must not be part of a batch"
             return refusal(Rejection(400, INVALID_REQUEST, text, id=message.id))
         request = LegacyRequest(message, client.headers, catalogue, session)
-        return await self._broker.carry(self._broker.decide(request), request)
+        decision = self._broker.decide(request)
+        if client.call is None:
+            return await self._broker.carry(decision, request)
+        client.call.method = "batch"
+        call = Call(message.method)
+        call.decided(message, decision)
+        return call.watched(await self._broker.carry(decision, request))
 
     async def _session(self, client: Client) -> Session | Rejection:
         refused = check_headers(client.headers)

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
 from portico.protocol.jsonrpc import Id
 from portico.replies import Reply
+
+if TYPE_CHECKING:  # the edge takes types from here, and must not wait for the router
+    from portico.observability import Call
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -51,6 +54,8 @@ class Client:
         self._begun = False
         self.asked: Id = None
         """The id of the request in it, once that has been read."""
+        self.call: Call | None = None
+        """What is noted of it, if anybody wants to know."""
         self.gone = False
         """It has hung up, and whoever worked for it was told by a CancelledError."""
 
