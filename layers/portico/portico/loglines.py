@@ -44,7 +44,7 @@ class JsonLines(logging.Formatter):
 
 def written(said: dict[str, Any]) -> str:
     """As JSON in one line, without secrets; what has nothing to say is left out."""
-    full = {name: value for name, value in said.items() if value not in (None, "")}
+    full = {name: value for name, value in said.items() if value not in (None, "") and name != "taskName"}
     return json.dumps(cleaned(full), separators=(",", ":"))
 
 

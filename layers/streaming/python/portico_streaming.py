@@ -51,7 +51,7 @@ def scope_of(event: Event, context: Context | None = None) -> dict[str, Any]:
     single = event.get("headers") or {}
     headers = {name: [value] for name, value in single.items()} | several
     query = event.get("multiValueQueryStringParameters") or {}
-    context = event.get("requestContext") or {}
+    identity = (event.get("requestContext") or {}).get("identity") or {}
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -69,7 +69,7 @@ def scope_of(event: Event, context: Context | None = None) -> dict[str, Any]:
             for name, values in headers.items()
             for value in values
         ],
-        "client": ((context.get("identity") or {}).get("sourceIp") or "", 0),
+        "client": (identity.get("sourceIp") or "", 0),
         "server": None,
         "aws.event": event,
         "aws.context": context,
@@ -180,6 +180,8 @@ def load(name: str) -> Application:
 
 
 def main() -> None:
+    # Between requests the process is frozen, and what is still in a buffer with it.
+    sys.stdout.reconfigure(line_buffering=True)
     host = os.environ["AWS_LAMBDA_RUNTIME_API"]
     connection = http.client.HTTPConnection(host)
     try:
