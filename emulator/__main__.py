@@ -97,6 +97,7 @@ async def _functions(
     invoking = await Server(Invoking(functions).handle).start()
     stack.callback(invoking.close)
     endpoints["AWS_ENDPOINT_URL_LAMBDA"] = invoking.url
+    _say(f"functions are invoked at {invoking.url}")
     if application.tables:
         database = dynamodb(application.tables, options.dynamodb)
         endpoints["AWS_ENDPOINT_URL_DYNAMODB"] = await stack.enter_async_context(database)

@@ -49,7 +49,7 @@ def written(said: dict[str, Any]) -> str:
 
 
 def set_up(stream: TextIO, lines: Format, *, log_calls: bool) -> None:
-    """For a process of its own. Lines about requests cost more than a tenth of a call, so they are asked for."""
+    """For a process of its own. Lines about requests cost more than half of what a call does, so they are asked for."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if lines == "json" else TextLines())
     level = os.environ.get("LOG_LEVEL", "INFO").upper()
