@@ -3,6 +3,7 @@
 import os
 
 from portico.aws.edge import Edge
+from portico.aws.observability import Observed
 from portico.settings import dispatch_from, settings_from
 
 
@@ -15,4 +16,4 @@ def _handler():
     return Serverless(settings_from(os.environ))
 
 
-handler = _handler()
+handler = Observed(_handler())

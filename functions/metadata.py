@@ -5,6 +5,7 @@ import os
 from mangum import Mangum
 
 from portico.aws.application import Buffered
+from portico.aws.observability import Observed
 from portico.settings import settings_from
 
-handler = Mangum(Buffered(settings_from(os.environ)), lifespan="off")
+handler = Mangum(Observed(Buffered(settings_from(os.environ))), lifespan="off")

@@ -4,6 +4,7 @@ import asyncio
 import os
 
 from portico.assembly import assemble
+from portico.aws.observability import observed
 from portico.settings import settings_from
 
 
@@ -15,5 +16,6 @@ async def _sweep():
         await portico.stop()
 
 
+@observed
 def handler(event, context):  # noqa: ARG001 - Lambda's signature
     return {"swept": asyncio.run(_sweep())}

@@ -3,6 +3,7 @@
 import os
 
 from portico.aws.application import Serverless
+from portico.aws.observability import Observed
 from portico.settings import settings_from
 
-handler = Serverless(settings_from(os.environ))
+handler = Observed(Serverless(settings_from(os.environ)))

@@ -14,8 +14,9 @@ import portico
 ROOT = Path(portico.__file__).parent
 LAYERS = [
     {"protocol"},
-    {"errors", "catalogue", "registry", "replies", "settings", "signing", "status"},
-    {"router", "publication", "http1", "stores", "sessions", "errands", "client"},
+    {"redaction"},
+    {"errors", "loglines", "catalogue", "registry", "replies", "settings", "signing", "status"},
+    {"router", "publication", "http1", "stores", "sessions", "errands", "client", "observability"},
     {"backends", "relay", "mailbox", "requests", "hearing", "registrations"},
     {"tasks"},
     {"answers"},

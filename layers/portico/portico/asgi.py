@@ -18,6 +18,7 @@ from portico.catalogue import Catalogue, named_target
 from portico.client import Application, Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
+from portico.observability import Call, calls
 from portico.permissions import allowing, answer, denied, not_admitted, not_operating
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
@@ -31,6 +32,7 @@ from portico.protocol.inbound import (
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
 from portico.protocol.modern import VERSION_HEADER, is_modern, read_envelope, unsupported
 from portico.protocol.tickets import decode_cursor
+from portico.redaction import carry
 from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
@@ -75,6 +77,7 @@ class Endpoint:
         alias = self._broker.registry.gateway.session_header_alias
         self._loop = loop = self._loop or asyncio.get_running_loop()
         client = Client(scope, receive, send, headers, repeated, alias, loop)
+        carry(headers)
         try:
             await self._serve(client, scope["path"])
         except asyncio.CancelledError:
@@ -169,7 +172,19 @@ class Endpoint:
             allowed = b"POST" if sessionless else b"GET, POST, DELETE"
             await client.reply(Reply(405, headers=[(b"allow", allowed)]))
             return
-        await client.reply(await self._guarded(handle, client))
+        if calls.isEnabledFor(logging.INFO):
+            await client.reply(await self._observed(handle, client))
+        else:
+            await client.reply(await self._guarded(handle, client))
+
+    async def _observed(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
+        subject = client.principal.subject if client.principal else ""
+        call = client.call = Call(client.scope["method"], subject)
+        try:
+            return call.watched(await self._guarded(handle, client))
+        except asyncio.CancelledError:
+            call.end("gone", 0)
+            raise
 
     async def _guarded(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
         """The boundary: whatever goes wrong inside is logged here and answered without its internals."""
@@ -200,8 +215,8 @@ class Endpoint:
         message = classify(body)
         if isinstance(message, Rejection):
             return refusal(message)
-        if isinstance(message, Message) and message.kind == "request":
-            client.asked = message.id
+        if isinstance(message, Message):
+            client.read(message)
         return await self._posted(message, client)
 
     async def _posted(self, message: Message | Batch, client: Client) -> Reply:
@@ -224,7 +239,10 @@ class Endpoint:
         if isinstance(message, Batch):
             return await self._batch(message, session, client, catalogue)
         request = LegacyRequest(message, client.headers, catalogue, session)
-        return await self._broker.carry(self._broker.decide(request), request)
+        decision = self._broker.decide(request)
+        if client.call is not None:
+            client.call.decided(decision)
+        return await self._broker.carry(decision, request)
 
     async def _modern(self, message: Message, client: Client, catalogue: Catalogue) -> Reply:
         """A request that says all there is to know; a notification is taken note of, and there is nobody to tell."""
@@ -242,7 +260,10 @@ class Endpoint:
             )
         client.keep_alive("", self._broker.registry.limits.keepalive_s)
         request = ModernRequest(message, client.headers, catalogue, envelope, client.owner)
-        return await self._broker.carry_modern(self._broker.decide_modern(request, client.repeated), request)
+        decision = self._broker.decide_modern(request, client.repeated)
+        if client.call is not None:
+            client.call.decided(decision)
+        return await self._broker.carry_modern(decision, request)
 
     def _catalogue(self, client: Client) -> Catalogue | Rejection:
         """What this client may see: all of it, or what a virtual server shows and its principal is allowed to."""
@@ -295,7 +316,14 @@ class Endpoint:
             text = "initialize must not be part of a batch"
             return refusal(Rejection(400, INVALID_REQUEST, text, id=message.id))
         request = LegacyRequest(message, client.headers, catalogue, session)
-        return await self._broker.carry(self._broker.decide(request), request)
+        decision = self._broker.decide(request)
+        if client.call is None:
+            return await self._broker.carry(decision, request)
+        client.call.method = "batch"
+        call = Call("", client.call.principal)
+        call.asked(message)
+        call.decided(decision)
+        return call.watched(await self._broker.carry(decision, request))
 
     async def _session(self, client: Client) -> Session | Rejection:
         refused = check_headers(client.headers)

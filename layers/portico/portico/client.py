@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from authz.model import Principal
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
-from portico.protocol.jsonrpc import Id
+from portico.protocol.jsonrpc import Id, Message
 from portico.replies import Reply
+
+if TYPE_CHECKING:  # the edge takes types from here, and must not wait for the router
+    from portico.observability import Call
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -54,6 +57,8 @@ class Client:
         """The id of the request in it, once that has been read."""
         self.principal: Principal | None = None
         """Who asks, where everybody is asked who he is."""
+        self.call: Call | None = None
+        """What is noted of it, if anybody wants to know."""
         self.gone = False
         """It has hung up, and whoever worked for it was told by a CancelledError."""
 
@@ -61,6 +66,13 @@ class Client:
     def owner(self) -> str:
         """To whom whatever it begins belongs."""
         return self.principal.key if self.principal else ""
+
+    def read(self, message: Message) -> None:
+        """What it asks, as soon as it is known: an answer needs its id, and the log its name."""
+        if message.kind == "request":
+            self.asked = message.id
+        if self.call is not None:
+            self.call.asked(message)
 
     async def body(self, limit: int) -> bytes | None:
         """The request's body, None when it is larger than `limit`."""

@@ -15,6 +15,7 @@ import logging
 from typing import ClassVar
 
 from portico.protocol.jsonrpc import BACKEND_FAILED, BACKEND_TIMED_OUT, Id, Rejection
+from portico.redaction import excerpt
 
 log = logging.getLogger("portico.errors")
 
@@ -73,6 +74,6 @@ def refused(status: int, body: bytes) -> BackendRefused:
 
     Its text is for the log only: it may name what a client must not know, such as the upstream session.
     """
-    log.info("a backend answered %d: %s", status, body[:500].decode("utf-8", "replace"))
+    log.info("a backend answered %d: %s", status, excerpt(body))
     text = f"the backend answered {status}"
     return EraChanged(status, text) if status == 400 and b"-3202" in body else BackendRefused(status, text)

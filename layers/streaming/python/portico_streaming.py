@@ -14,8 +14,9 @@ import importlib
 import json
 import os
 import sys
+import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -27,13 +28,30 @@ Message = MutableMapping[str, Any]
 Application = Callable[..., Awaitable[None]]
 
 
-def scope_of(event: Event) -> dict[str, Any]:
+class Context:
+    """What the managed runtime tells a handler of its invocation, under the same names."""
+
+    def __init__(self, headers: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> None:
+        self.aws_request_id = headers.get("Lambda-Runtime-Aws-Request-Id", "")
+        self.invoked_function_arn = headers.get("Lambda-Runtime-Invoked-Function-Arn", "")
+        self.function_name = environment.get("AWS_LAMBDA_FUNCTION_NAME", "")
+        self.function_version = environment.get("AWS_LAMBDA_FUNCTION_VERSION", "")
+        self.memory_limit_in_mb = environment.get("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "")
+        self.log_group_name = environment.get("AWS_LAMBDA_LOG_GROUP_NAME", "")
+        self.log_stream_name = environment.get("AWS_LAMBDA_LOG_STREAM_NAME", "")
+        self._deadline_ms = int(headers.get("Lambda-Runtime-Deadline-Ms") or 0)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return max(self._deadline_ms - int(time.time() * 1000), 0)
+
+
+def scope_of(event: Event, context: Context | None = None) -> dict[str, Any]:
     """An API Gateway proxy event as an ASGI scope."""
     several = event.get("multiValueHeaders") or {}
     single = event.get("headers") or {}
     headers = {name: [value] for name, value in single.items()} | several
     query = event.get("multiValueQueryStringParameters") or {}
-    context = event.get("requestContext") or {}
+    identity = (event.get("requestContext") or {}).get("identity") or {}
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -51,9 +69,10 @@ def scope_of(event: Event) -> dict[str, Any]:
             for name, values in headers.items()
             for value in values
         ],
-        "client": ((context.get("identity") or {}).get("sourceIp") or "", 0),
+        "client": (identity.get("sourceIp") or "", 0),
         "server": None,
         "aws.event": event,
+        "aws.context": context,
     }
 
 
@@ -137,7 +156,7 @@ def prelude(status: int, headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
     return {"statusCode": status, "headers": found} | ({"cookies": cookies} if cookies else {})
 
 
-async def serve(application: Application, event: Event, answer: Answer) -> None:
+async def serve(application: Application, event: Event, answer: Answer, context: Context) -> None:
     asked = False
     over = asyncio.Event()
 
@@ -162,16 +181,15 @@ async def serve(application: Application, event: Event, answer: Answer) -> None:
             over.set()
             await asyncio.sleep(0)
 
-    await application(scope_of(event), receive, send)
+    await application(scope_of(event, context), receive, send)
 
 
-def next_event(connection: http.client.HTTPConnection) -> tuple[Event, str]:
+def next_event(connection: http.client.HTTPConnection) -> tuple[Event, Context]:
     connection.request("GET", f"{RUNTIME}/invocation/next")
     response = connection.getresponse()
     event: Event = json.loads(response.read())
-    request_id = response.headers["Lambda-Runtime-Aws-Request-Id"]
     os.environ["_X_AMZN_TRACE_ID"] = response.headers.get("Lambda-Runtime-Trace-Id", "")
-    return event, request_id
+    return event, Context(dict(response.headers))
 
 
 def load(name: str) -> Application:
@@ -182,6 +200,8 @@ def load(name: str) -> Application:
 
 
 def main() -> None:
+    # Between requests the process is frozen, and what is still in a buffer with it.
+    sys.stdout.reconfigure(line_buffering=True)
     host = os.environ["AWS_LAMBDA_RUNTIME_API"]
     connection = http.client.HTTPConnection(host)
     try:
@@ -195,10 +215,10 @@ def main() -> None:
     kind = Whole if os.environ.get("AWS_SAM_LOCAL") else Answer
     with asyncio.Runner() as runner:
         while True:
-            event, request_id = next_event(connection)
-            answer = kind(host, request_id)
+            event, context = next_event(connection)
+            answer = kind(host, context.aws_request_id)
             try:
-                runner.run(serve(application, event, answer))
+                runner.run(serve(application, event, answer, context))
             except Exception as error:  # noqa: BLE001 - the boundary: Lambda is told, the next request comes
                 traceback.print_exc()
                 answer.fail(error)

@@ -3,18 +3,22 @@
 Imports neither the gateway nor boto3: this function is the one that everybody waits for.
 """
 
+import base64
 import json
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from portico.aws.events import header
 from portico.aws.eventstream import BrokenStream, Decoder
 from portico.client import Receive, Scope, Send
 from portico.errors import BackendError
 from portico.http1 import Exchange, HttpClient
 from portico.protocol.jsonrpc import INTERNAL_ERROR, Rejection, error
+from portico.redaction import excerpt
 from portico.settings import Dispatch
 from portico.signing import Credentials, credentials_from, signed
 
@@ -23,6 +27,8 @@ BEGUN: Final = frozenset({"initialize", "server/discover", "ping", "logging/setL
 WAIT_S: Final = 900.0
 MARK: Final = b"\0" * 8
 
+log = logging.getLogger("portico.edge")
+
 
 class HandedOverFailed(Exception):
     """The other function did not answer as it should; the message is for the log."""
@@ -30,18 +36,16 @@ class HandedOverFailed(Exception):
 
 def chosen(event: dict[str, Any]) -> str:
     """Which of the three functions a request is for: by its header, or by a look into its body."""
-    headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-    method = headers.get("mcp-method") or _method(event)
+    method = header(event, "mcp-method") or _method(event)
     if method in LISTED:
         return "tools_list"
     return "initialize" if method in BEGUN else "tools_call"
 
 
 def _method(event: dict[str, Any]) -> str:
-    if event.get("isBase64Encoded"):
-        return ""
+    body = event.get("body") or ""
     try:
-        message = json.loads(event.get("body") or "")
+        message = json.loads(base64.b64decode(body) if event.get("isBase64Encoded") else body)
     except (ValueError, RecursionError):
         return ""
     method = message.get("method") if isinstance(message, dict) else None
@@ -64,7 +68,7 @@ class Lambda:
         exchange.close()
         answer = json.loads(body)
         if b"x-amz-function-error" in exchange.headers or "statusCode" not in answer:
-            raise HandedOverFailed(f"{function} failed: {body[:500].decode('utf-8', 'replace')}")
+            raise HandedOverFailed(f"{function} failed: {excerpt(body)}")
         found: dict[str, Any] = answer
         return found
 
@@ -78,7 +82,7 @@ class Lambda:
                     if part.type == "PayloadChunk":
                         yield part.payload
                     elif part.type != "InvokeComplete" or b"ErrorCode" in part.payload:
-                        raise HandedOverFailed(f"{function} failed: {part.payload[:500]!r}")
+                        raise HandedOverFailed(f"{function} failed: {excerpt(part.payload)}")
         finally:
             exchange.close()
 
@@ -91,9 +95,7 @@ class Lambda:
         lines = [(name.encode(), value.encode()) for name, value in headers.items() if name != "host"]
         exchange = await self._http.open(b"POST", self._base + path, lines, body)
         if not await exchange.head(WAIT_S) or exchange.status != 200:
-            text = (
-                (await exchange.body(65536, 10))[:500].decode("utf-8", "replace") if exchange.status else ""
-            )
+            text = excerpt(await exchange.body(65536, 10)) if exchange.status else ""
             exchange.close()
             raise HandedOverFailed(f"Lambda answered {exchange.status}: {text}")
         return exchange
@@ -118,8 +120,8 @@ class Edge:
             async for message in _messages(self._lambda.stream(function, event)):
                 begun = True
                 await send(message)
-        except (BackendError, HandedOverFailed, BrokenStream, ValueError) as failure:
-            print(json.dumps({"level": "ERROR", "message": "handing over failed", "reason": str(failure)}))  # noqa: T201
+        except (BackendError, HandedOverFailed, BrokenStream, ValueError):
+            log.exception("handing over to %s failed", name)
             if begun:
                 raise
             await _refuse(send)

@@ -68,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--insecure", action="store_true", help="serve other machines although auth.mode is none"
     )
+    run.add_argument(
+        "--log-calls", action="store_true", help="a line for each request, which costs some speed"
+    )
+    run.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="how lines look (default: text)"
+    )
     check = _command(commands, "check", "validate a configuration, without running it", _check)
     _add_config(check, "file", nargs="?")
     _add_config(check, "--config")
@@ -186,7 +192,14 @@ def _pair(text: str) -> tuple[str, Any]:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    return serve(arguments.config, arguments.host, arguments.port, insecure=arguments.insecure)
+    return serve(
+        arguments.config,
+        arguments.host,
+        arguments.port,
+        insecure=arguments.insecure,
+        lines=arguments.log_format,
+        log_calls=arguments.log_calls,
+    )
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ import uvicorn
 
 from portico.assembly import Portico
 from portico.client import Receive, Scope, Send
+from portico.loglines import Format, set_up
 from portico.registry import InvalidConfig, Watch
 
 try:
@@ -22,8 +23,10 @@ except ImportError:  # not made for Windows
     uvloop = None  # type: ignore[assignment,unused-ignore]
 
 
-def serve(config: str, host: str, port: int, *, insecure: bool) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+def serve(
+    config: str, host: str, port: int, *, insecure: bool, lines: Format = "text", log_calls: bool = False
+) -> int:
+    set_up(sys.stderr, lines, log_calls=log_calls)
     loopback = _is_loopback(host)
     watch = Watch(config)
     registry = watch.poll()

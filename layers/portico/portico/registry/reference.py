@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from portico.redaction import conceal
+
 MAX_FILE_BYTES: Final = 1 << 20
 _ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -49,6 +51,7 @@ class Reference:
         value = self._from_environment() if self.kind == "env" else self._from_file()
         if not value:
             raise UnresolvedReference(f"{self} is empty")
+        conceal(value)
         return value
 
     def _from_environment(self) -> str:

@@ -1,0 +1,71 @@
+"""Every file in events/ through the handler it is named for, as it was built and with the environment declared for it."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.functions.replaying import replay
+from tests.support import ROOT, Client, eventually
+
+EVENTS = {path.stem: path for path in (ROOT / "events").glob("*.json")}
+EXPECTED = yaml.safe_load((ROOT / "events" / "expected.yaml").read_text(encoding="utf-8"))
+ANYTHING = "*"
+
+
+@pytest.fixture(scope="module")
+def ready(deployed):
+    client = Client(deployed.mcp)
+    client.init()
+    eventually(lambda: {"old_echo", "new_echo"} <= names(client), 20)
+    return deployed
+
+
+def names(client):
+    return {tool["name"] for tool in client.rpc("tools/list").result["tools"]}
+
+
+def test_every_event_has_its_expectation_and_every_function_has_events():
+    assert EVENTS.keys() == EXPECTED.keys()
+    assert {name.partition(".")[0] for name in EVENTS} == {
+        path.stem for path in (ROOT / "functions").glob("*.py")
+    }
+
+
+def test_an_expectation_can_fail():
+    with pytest.raises(AssertionError):
+        compare({"a": [{"b": 1}]}, {"a": [{"b": 2}]})
+    for wanted in ({"a": {"c": ANYTHING}}, {"a": [1, 2, 3]}, "text", None):
+        with pytest.raises(AssertionError):
+            compare({"a": [1, 2]}, wanted)
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS.keys() & EXPECTED.keys()))
+def test_an_event_is_answered_as_expected(ready, name):
+    client = Client(ready.mcp)
+    client.init()
+    event = json.loads(EVENTS[name].read_text(encoding="utf-8").replace("{session}", client.session))
+    wanted = json.loads(json.dumps(EXPECTED[name]).replace("{session}", client.session))
+    endless = wanted.get("endless", False)
+    found = replay(ready, name.partition(".")[0], event, endless=endless)
+    assert found.status == wanted.get("status"), found
+    compare(found.headers, wanted.get("headers", {}))
+    if not endless:
+        compare(found.body, wanted["body"])
+
+
+def compare(found, wanted):
+    """Whether it has at least what is wanted; a list must begin with it."""
+    if wanted == ANYTHING:
+        return
+    assert type(found) is type(wanted), (found, wanted)
+    if isinstance(wanted, dict):
+        assert wanted.keys() <= found.keys(), (found, wanted)
+        for key, value in wanted.items():
+            compare(found[key], value)
+    elif isinstance(wanted, list):
+        assert len(found) >= len(wanted), (found, wanted)
+        for one, other in zip(found, wanted, strict=False):
+            compare(one, other)
+    else:
+        assert found == wanted
