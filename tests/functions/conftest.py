@@ -1,3 +1,4 @@
+import contextlib
 import os
 import subprocess
 
@@ -5,7 +6,9 @@ import pytest
 import yaml
 
 from tests.support import ROOT, Process, config, echo26_server, echo_server
+from tests.support.issuer import published
 
+BASE = "https://gw.example.com"
 LAMBDA = ROOT / ".cache" / "lambda" / "bin"
 
 
@@ -31,12 +34,43 @@ def backends():
 def deployed(tmp_path_factory, backends):
     """The deployment's /mcp, behind what a REST API does, with a table of moto's."""
     folder = tmp_path_factory.mktemp("deployed")
-    place, record = folder / "build", folder / "record"
-    declared = config(*((name, server.url, {}) for name, server in backends.items()))
-    build(place, {name: value for name, value in declared.items() if name != "store"})
-    command = [str(LAMBDA / "python"), "-m", "emulator", "template.yaml", str(place)]
-    options = ["--parameter", "Architecture=x86_64", "--once-schedules", "--record", str(record)]
-    with Process([*command, *options], seconds=60) as process:
+    record = folder / "record"
+    with running(folder / "build", declaring(backends), "--record", str(record)) as process:
         process.record = record
+        yield process
+
+
+@pytest.fixture(scope="session")
+def issuer():
+    with published(f"{BASE}/mcp") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory, backends, issuer):
+    """The same with AuthMode=jwt."""
+    declared = declaring(
+        backends,
+        auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
+        policies=[{"match": {"tool": "*_destructive"}, "require": {"scopes": ["tool:destroy"]}}],
+    )
+    place = tmp_path_factory.mktemp("guarded") / "build"
+    with running(place, declared, AuthMode="jwt", PublicBaseUrl=BASE) as process:
+        yield process
+
+
+def declaring(backends, **more):
+    declared = config(*((name, server.url, {}) for name, server in backends.items()), **more)
+    return {name: value for name, value in declared.items() if name != "store"}
+
+
+@contextlib.contextmanager
+def running(place, declared, *options, **parameters):
+    """What is declared is looked at once, when it starts."""
+    build(place, declared)
+    command = [str(LAMBDA / "python"), "-m", "emulator", "template.yaml", str(place), "--once-schedules"]
+    for name, value in {"Architecture": "x86_64", **parameters}.items():
+        command += ["--parameter", f"{name}={value}"]
+    with Process([*command, *options], seconds=60) as process:
         process.mcp = f"{process.url.rstrip('/')}/mcp"
         yield process

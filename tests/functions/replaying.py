@@ -20,6 +20,8 @@ class Replayed:
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     body: Any = None
+    fails: str | None = None
+    """What the function failed with."""
 
 
 def replay(process, function, event, *, endless=False):
@@ -34,8 +36,10 @@ def replay(process, function, event, *, endless=False):
     try:
         if function in STREAMING:
             return _streamed(response, endless)
-        assert response.headers.get("X-Amz-Function-Error") is None, response.read()
-        return _whole(json.loads(response.read() or b"null"))
+        answer = json.loads(response.read() or b"null")
+        if response.headers.get("X-Amz-Function-Error"):
+            return Replayed(fails=answer["errorMessage"])
+        return _whole(answer)
     finally:
         connection.close()
 

@@ -2,41 +2,15 @@
 
 import pytest
 
-from tests.functions.conftest import LAMBDA, build
-from tests.support import Process, config
+from tests.functions.conftest import BASE
 from tests.support.exchange import fetch
-from tests.support.issuer import published
 
-BASE = "https://gw.example.com"
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
     "clientInfo": {"name": "t", "version": "1"},
 }
-
-
-@pytest.fixture(scope="module")
-def issuer():
-    with published(f"{BASE}/mcp") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory, backends, issuer):
-    place = tmp_path_factory.mktemp("guarded") / "build"
-    declared = config(
-        *((name, server.url, {}) for name, server in backends.items()),
-        auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
-        policies=[{"match": {"tool": "*_destructive"}, "require": {"scopes": ["tool:destroy"]}}],
-    )
-    build(place, {name: value for name, value in declared.items() if name != "store"})
-    command = [str(LAMBDA / "python"), "-m", "emulator", "template.yaml", str(place), "--once-schedules"]
-    for name, value in {"Architecture": "x86_64", "AuthMode": "jwt", "PublicBaseUrl": BASE}.items():
-        command += ["--parameter", f"{name}={value}"]
-    with Process(command, seconds=60) as process:
-        process.mcp = f"{process.url.rstrip('/')}/mcp"
-        yield process
 
 
 def ask(guarded, method, params=None, token=None, **headers):
