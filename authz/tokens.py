@@ -95,7 +95,7 @@ def verify(token: Token, key: jwt.PyJWK, access: Access, now: float) -> Principa
     }:
         raise BadToken("the token is for another audience")
     subject = claims.get("sub")
-    if not isinstance(subject, str) or not subject:
+    if not isinstance(subject, str) or not subject.strip() or not subject.isprintable():
         raise BadToken("the token has no subject")
     used = {name: claims[name] for name in sorted(access.claims_used) if name in claims}
     return Principal(token.issuer.issuer, subject, _scopes(claims), used)
