@@ -24,9 +24,9 @@ FRESH_S: Final = 600.0
 KEPT_S: Final = 86_400.0
 """After this, the old ones are not used any more."""
 AGAIN_S: Final = 30.0
-"""An unknown key makes us ask again, and no more often than this."""
+"""Unknown keys make us ask again, and no more often than this."""
 RETRY_S: Final = 5.0
-"""So soon after a fetch that failed there is no other."""
+"""So soon after a fetch there is no other for an unknown key, nor any at all if it failed."""
 MOST_KEYS: Final = 100
 _KINDS: Final = {"RS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
 
@@ -44,6 +44,8 @@ class _Kept:
     keys: list[dict[str, Any]] = field(default_factory=list)
     fetched_at: float = float("-inf")
     tried_at: float = float("-inf")
+    wondered_at: float = float("-inf")
+    """When an unknown key last made us ask."""
     failed: bool = False
     fetching: "asyncio.Task[None] | None" = None
     made: dict[tuple[str | None, str], jwt.PyJWK] = field(default_factory=dict)
@@ -69,22 +71,31 @@ class Keys:
             await self._renew(token.issuer, kept)
             if self._clock() - kept.fetched_at > KEPT_S:
                 raise KeysUnavailable(token.issuer.issuer)
-        elif age > FRESH_S and self._may_fetch(kept, RETRY_S):
+        elif age > FRESH_S and self._may_fetch(kept):
             self._begin(token.issuer, kept)
         key = _key(kept, token)
-        if key is None and self._may_fetch(kept, AGAIN_S):
+        if key is None and self._may_wonder(kept):
+            kept.wondered_at = self._clock()
             await self._renew(token.issuer, kept)
             key = _key(kept, token)
+        if key is None and kept.failed:
+            raise KeysUnavailable(token.issuer.issuer)
         if key is None:
             raise BadToken("the token's key is unknown")
         return key
 
-    def _may_fetch(self, kept: _Kept, pause_s: float) -> bool:
-        return kept.fetching is not None or self._clock() - kept.tried_at >= pause_s
+    def _may_fetch(self, kept: _Kept) -> bool:
+        return kept.fetching is not None or self._clock() - kept.tried_at >= RETRY_S
+
+    def _may_wonder(self, kept: _Kept) -> bool:
+        """Whoever sends made-up keys makes us ask no more often than whoever sends one."""
+        if kept.fetching is not None:
+            return True
+        return self._may_fetch(kept) and self._clock() - kept.wondered_at >= AGAIN_S
 
     async def _renew(self, issuer: Issuer, kept: _Kept) -> None:
         """Wait for newer keys, unless they could not be had a moment ago."""
-        if kept.fetching is None and kept.failed and not self._may_fetch(kept, RETRY_S):
+        if kept.fetching is None and kept.failed and not self._may_fetch(kept):
             return
         await asyncio.shield(self._begin(issuer, kept))
 

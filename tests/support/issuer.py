@@ -27,6 +27,11 @@ class Issuer:
         self.resource = resource
         self.asked: list[str] = []
         self.down = False
+        self.open = threading.Event()
+        """While it is not set, nobody is answered."""
+        self.open.set()
+        self.waiting = self.at_once = 0
+        """How many requests there are now, and how many there ever were at a time."""
         self.keys: dict[str, tuple[str, Any]] = {}
         for algorithm in _MAKE:
             self.add(algorithm, algorithm.lower())
@@ -77,6 +82,10 @@ def published(resource: str = RESOURCE) -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             issuer.asked.append(self.path)
+            issuer.waiting += 1
+            issuer.at_once = max(issuer.at_once, issuer.waiting)
+            issuer.open.wait(30)
+            issuer.waiting -= 1
             documents = {
                 "/.well-known/oauth-authorization-server": {
                     "issuer": issuer.url,
