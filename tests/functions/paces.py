@@ -1,7 +1,6 @@
 """Everything a deployment is for, so that its functions use each of their rights once."""
 
 import asyncio
-import contextlib
 import random
 import re
 import time
@@ -9,6 +8,7 @@ from typing import Any
 
 import boto3
 
+from portico.discovery import LISTING
 from portico.stores.dynamodb import DynamoStore
 from tests.support import Client, Echo, Process, eventually, fetch
 from tests.support.deployed import KEYS, SIGNED
@@ -16,6 +16,8 @@ from tests.support.deployed import KEYS, SIGNED
 BIG = random.Random(1).randbytes(400_000).hex()
 """More than a record can have in one piece, compressed or not."""
 ASKED = {"elicitation": {}}
+ADDRESSES = ("initialize", "tools-list", "tools-call")
+LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 ANSWER = {"action": "accept", "content": {"name": "Ann"}}
 
 
@@ -24,33 +26,50 @@ def through(process: Process, old: Echo, *, inline: bool) -> None:
     client = Client(process.mcp)
     client.init()
     eventually(lambda: len(client.rpc("tools/list").result["tools"]) > 2, 20)
-    _session(process, old)
     _modern(process.mcp)
-    _operators(process.mcp.removesuffix("/mcp"), old)
     _schedules(process, old)
-    if not inline:
-        _straight(process.mcp)
+    _operators(process.mcp.removesuffix("/mcp"), old)
+    # Those that have an address of their own serve whatever is sent there.
+    for url in [process.mcp] if inline else [process.mcp, *(f"{process.mcp}/{name}" for name in ADDRESSES)]:
+        _session(process.mcp, url, old)
+    _questions(process.mcp)
+    _stream(process.mcp)
 
 
-def _session(process: Process, old: Echo) -> None:
-    client = Client(process.mcp)
-    client.on["elicitation/create"] = lambda _: ANSWER | {"content": {"name": BIG}}
-    client.init(capabilities=ASKED, headers=None)
-    for method in ("ping", "prompts/list", "resources/list", "resources/templates/list", "tools/list"):
-        assert client.rpc(method).status == 200
-    assert client.rpc("logging/setLevel", {"level": "error"}).status == 200
-    for name in ("old", "new"):
+def _session(mcp: str, url: str, old: Echo) -> None:
+    client = Client(url)
+    client.init(capabilities={"experimental": {"large": {"text": BIG}}})
+    for method in (*LISTS, "ping"):
+        assert client.rpc(method).status == 200, method
+    for name in ("old", "new", "own"):
         assert client.call(f"{name}_echo", {"text": name}).text == name
-        client.call(f"{name}_elicit")
     uri = client.rpc("resources/list").result["resources"][0]["uri"]
     for method in ("resources/read", "resources/subscribe", "resources/unsubscribe"):
         assert client.rpc(method, {"uri": uri}).status == 200, method
+    for method, params in {"logging/setLevel": {"level": "error"}, "tools/list": {}, "ping": {}}.items():
+        old.control("forget_sessions")
+        assert client.rpc(method, params).status == 200, method
+    assert client.call("old_echo", {"text": "again"}).text == "again"
+    client.url = mcp
+    assert client.delete().status == 200
+
+
+def _questions(url: str) -> None:
+    client = Client(url)
+    client.on["elicitation/create"] = lambda _: ANSWER | {"content": {"name": BIG}}
+    client.init(capabilities=ASKED)
+    for name in ("old", "new"):
+        assert BIG in client.call(f"{name}_elicit").text
+
+
+def _stream(url: str) -> None:
+    """Until it ends by itself: `limits: stream_s`."""
+    client = Client(url)
+    client.init()
+    client.call("old_echo", {"text": "a"})
     stream = client.stream()
     assert stream.status == 200
-    old.control("forget_sessions")
-    client.call("old_echo", {"text": "again"})
-    client.rpc("tools/list")
-    stream.close()
+    stream.wait_closed(10)
     assert client.delete().status == 200
 
 
@@ -82,30 +101,26 @@ def _operators(base: str, old: Echo) -> None:
 
 
 def _schedules(process: Process, old: Echo) -> None:
-    """What they find: a backend whose tools have changed, and what has expired, large and small."""
+    """They find: a backend whose tools have changed, one that is not declared any more, and what has expired."""
     for name in ("one", "two"):
         old.control("add_tool", name="large", tool={"description": name + BIG})
         fired(process, "Discovery")
+    _kept(process, LISTING, "removed", b"{}")
+    fired(process, "Discovery")
+    for value in (b"small", BIG.encode()):
+        _kept(process, "P", value[:5].decode(), value, expires_at=time.time() - 1)
+    fired(process, "Reaper")
+
+
+def _kept(process: Process, partition: str, sort: str, value: bytes, **options: Any) -> None:
+    """A record, left there by some earlier deployment."""
     found = re.search(r"DynamoDB is at (\S+)", process.stderr())
     assert found
     client = boto3.client("dynamodb", endpoint_url=found[1], **KEYS)
-    store = DynamoStore("Table", client=client)
     try:
-        for value in (b"small", BIG.encode()):
-            asyncio.run(store.put("P", value[:5].decode(), value, expires_at=time.time() - 1))
+        asyncio.run(DynamoStore("Table", client=client).put(partition, sort, value, **options))
     finally:
         client.close()
-    fired(process, "Reaper")
-    old.control("remove_tool", name="large")
-    fired(process, "Discovery")
-
-
-def _straight(url: str) -> None:
-    """Where something in front has routed by the method's name."""
-    for path, method in {"initialize": "server/discover", "tools-list": "tools/list", "tools-call": "tools/call"}.items():
-        client = Client(f"{url}/{path}")
-        params = {"name": "new_echo", "arguments": {"text": "a"}} if method == "tools/call" else {}
-        assert client.rpc26(method, params).status == 200, method
 
 
 def fired(process: Process, function: str) -> None:

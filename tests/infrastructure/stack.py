@@ -41,6 +41,21 @@ class Stack:
             if resource["Type"] == type_
         }
 
+    def statements(self, function: str) -> list[dict[str, Any]]:
+        """Of the policies of a function's own role."""
+        role = self.of_type("AWS::Lambda::Function")[function]["Role"].removesuffix(".Arn")
+        policies = self.of_type("AWS::IAM::Role")[role].get("Policies", [])
+        return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
+
+    def granted(self, function: str) -> set[tuple[str, str]]:
+        """Pairs of an action and a resource."""
+        return {
+            (action, resource)
+            for statement in self.statements(function)
+            for action in _listed(statement["Action"])
+            for resource in _listed(statement["Resource"])
+        }
+
     def api(self) -> dict[str, Any]:
         (rest_api,) = self.of_type("AWS::ApiGateway::RestApi").values()
         return rest_api["Body"]
@@ -90,3 +105,7 @@ class Stack:
         if function == "Fn::And":
             return all(arguments)
         return {function: arguments}
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value

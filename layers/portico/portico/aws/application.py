@@ -14,7 +14,7 @@ class Serverless:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         portico = await self.ready()
-        await portico({**scope, "path": _below(scope["path"])}, receive, send)
+        await portico({**scope, "path": inner_path(scope["path"])}, receive, send)
 
     async def ready(self) -> Portico:
         if self._portico is None:
@@ -28,7 +28,7 @@ class Serverless:
             await self._portico.linger()
 
 
-def _below(path: str) -> str:
+def inner_path(path: str) -> str:
     """The functions' own addresses, /mcp/initialize and the like, are /mcp; those of virtual servers are what they are."""
     return "/mcp" if path.startswith("/mcp/") and not path.startswith("/mcp/v/") else path
 
