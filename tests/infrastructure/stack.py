@@ -22,6 +22,8 @@ class Stack:
         assert not unknown, f"no such parameters: {unknown}"
         self._values = PSEUDO | declared | parameters
         self._conditions = template["Conditions"]
+        self.referred: set[str] = set()
+        """Whatever is named by a reference, an attribute or in a text."""
         self.resources: dict[str, dict[str, Any]] = {
             name: self._resolved(resource)
             for name, resource in template["Resources"].items()
@@ -32,6 +34,10 @@ class Stack:
             for name, output in template["Outputs"].items()
             if "Condition" not in output or self._holds(output["Condition"])
         }
+
+    def missing(self) -> set[str]:
+        """What is referred to, and not there with these parameters."""
+        return self.referred - set(self.resources) - set(self._values) - {"AWS::NoValue"}
 
     def of_type(self, type_: str) -> dict[str, dict[str, Any]]:
         """Properties by logical id."""
@@ -85,6 +91,7 @@ class Stack:
 
     def _called(self, function: str, argument: Any) -> Any:
         if function == "Ref":
+            self.referred.add(argument)
             return NOTHING if argument == "AWS::NoValue" else self._values.get(argument, argument)
         if function == "Condition":
             return self._holds(argument)
@@ -94,9 +101,12 @@ class Stack:
         if function == "Fn::Sub":
             text, names = argument if isinstance(argument, list) else (argument, {})
             known = self._values | self._resolved(names)
+            named = set(re.findall(r"\$\{([^!}.]+)", text)) - set(names)
+            self.referred |= named
             return re.sub(r"\$\{([^}]+)\}", lambda found: known.get(found[1], found[1]), text)
         arguments = self._resolved(argument)
         if function == "Fn::GetAtt":
+            self.referred.add(arguments[0])
             return ".".join(arguments)
         if function == "Fn::Equals":
             return str(arguments[0]) == str(arguments[1])

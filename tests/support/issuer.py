@@ -93,6 +93,9 @@ def published(
             documents = {
                 "/.well-known/oauth-authorization-server": {
                     "issuer": issuer.url,
+                    "authorization_endpoint": f"{issuer.url}/authorize",
+                    "token_endpoint": f"{issuer.url}/token",
+                    "code_challenge_methods_supported": ["S256"],
                     "jwks_uri": f"{issuer.url}/jwks",
                 },
                 "/jwks": issuer.jwks(),
