@@ -16,7 +16,7 @@ from authz.guard import Guard
 from authz.model import Principal, Target
 from authz.policy import decide, lacking
 
-MCP: Final = ("POST/mcp", "GET/mcp", "DELETE/mcp", "POST/mcp/*")
+MCP: Final = ("POST/mcp", "GET/mcp", "DELETE/mcp", "POST/mcp/*", "GET/mcp/v/*", "DELETE/mcp/v/*")
 OPERATORS: Final = ("backends", "backends/*", "services", "services/*", "status", "status/*")
 
 Event = Mapping[str, Any]

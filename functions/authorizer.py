@@ -1,5 +1,6 @@
 """Who may use the gateway, by token: asked by API Gateway before every function but metadata."""
 
+import logging
 import os
 
 from authz.authorizer import Authorizer
@@ -10,6 +11,8 @@ from portico.settings import settings_from
 
 
 def _handler():
+    # Why a token was refused is for the log alone; Powertools would take longer to import than all else here.
+    logging.getLogger("authz").setLevel(os.environ.get("LOG_LEVEL", "INFO"))
     settings = settings_from(os.environ)
     registry = at(load(settings.config), settings.public_url or "")
     if registry.access is None:

@@ -130,6 +130,19 @@ def test_a_verdict_for_mcp_that_is_kept_opens_no_operators_path(route):
     assert isinstance(decide(grant, f"{API}/POST/mcp/tools-call"), dict)
 
 
+@pytest.mark.parametrize("verb", ["POST", "GET", "DELETE"])
+def test_a_virtual_server_is_reached_as_the_gateway_is(verb):
+    """G1.71"""
+    asked_for = event(ISSUER.token(), "/mcp/v/{server}", verb) | {"methodArn": f"{API}/{verb}/mcp/v/dev"}
+    assert isinstance(outcome(asked_for), dict)
+    refused = outcome(asked_for | event(ISSUER.token(scope="other"), "/mcp/v/{server}", verb))
+    assert isinstance(refused, Refusal)
+    assert 'scope="mcp:use"' in refused.context["challenge"]
+    kept = read_grant(json.dumps(asked(event(ISSUER.token()))).encode())
+    assert kept is not None
+    assert isinstance(decide(kept, f"{API}/{verb}/mcp/v/dev"), dict)
+
+
 def test_one_process_answers_many_times():
     with closing(Authorizer(Guard(ACCESS, Keys(keys)), named)) as authorizer:
         for number in range(3):

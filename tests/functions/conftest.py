@@ -54,8 +54,11 @@ def guarded(tmp_path_factory, backends, issuer):
         auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
         policies=[{"match": {"tool": "*_destructive"}, "require": {"scopes": ["tool:destroy"]}}],
     )
-    place = tmp_path_factory.mktemp("guarded") / "build"
-    with running(place, declared, AuthMode="jwt", PublicBaseUrl=BASE) as process:
+    folder = tmp_path_factory.mktemp("guarded")
+    record = folder / "record"
+    options = ("--record", str(record))
+    with running(folder / "build", declared, *options, AuthMode="jwt", PublicBaseUrl=BASE) as process:
+        process.record = record
         yield process
 
 

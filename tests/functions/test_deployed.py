@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support import Client, eventually
+from tests.support import Client, echo_server, eventually, fetch
+from tests.support.deployed import SIGNED
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +70,33 @@ def test_errors_say_what_they_say_everywhere(deployed, client):
     assert Client(deployed.mcp).rpc("tools/list").status == 400
     mismatch = Client(deployed.mcp).rpc26("tools/list", headers={"mcp-method": "tools/call"})
     assert (mismatch.status, mismatch.error["code"]) == (400, -32020)
+
+
+def operator(deployed, verb, path, fields=None):
+    base = deployed.mcp.removesuffix("/mcp")
+    return fetch(f"{base}{path}", fields, method=verb, headers=SIGNED)
+
+
+def test_backends_come_and_go_without_another_deployment(deployed, client):
+    """G1.32, G1.92"""
+    with echo_server() as late:
+        assert operator(deployed, "POST", "/backends", {"name": "late", "url": late.url}).status == 201
+        eventually(lambda: "late" in prefixes(client), 10)
+        assert client.call("late_echo", {"text": "a"}).text == "a"
+        assert operator(deployed, "PATCH", "/backends/late", {"enabled": False}).status == 200
+        eventually(lambda: "late" not in prefixes(client), 10)
+        assert operator(deployed, "PATCH", "/backends/late", {"enabled": True}).status == 200
+        eventually(lambda: "late" in prefixes(client), 10)
+    assert operator(deployed, "DELETE", "/backends/late").status == 204
+    eventually(lambda: "late" not in prefixes(client), 10)
+    assert operator(deployed, "GET", "/backends/late").status == 404
+    assert client.call("late_echo", {"text": "a"}).error["message"] == "Unknown tool: late_echo"
+
+
+def test_what_operators_may_ask_is_described_and_nobody_may_ask_it_unsigned(deployed):
+    base = deployed.mcp.removesuffix("/mcp")
+    paths = fetch(f"{base}/openapi.json").json()["paths"]
+    assert {"/backends", "/backends/{name}", "/status"} <= paths.keys()
+    assert fetch(f"{base}/docs").status == 200
+    for verb, path in (("GET", "/backends"), ("POST", "/backends"), ("GET", "/status"), ("GET", "/services")):
+        assert fetch(f"{base}{path}", {} if verb == "POST" else None, method=verb).status in (401, 403, 404)

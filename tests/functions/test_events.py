@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.functions.replaying import replay
+from tests.infrastructure import tools
 from tests.support import ROOT, Client, eventually
 
 EVENTS = {path.stem: path for path in (ROOT / "events").glob("*.json")}
@@ -15,6 +16,11 @@ ANYTHING = "*"
 
 def guards(name):
     return name.startswith("authorizer.")
+
+
+@pytest.fixture(scope="module")
+def deployment_tools():
+    tools.ensure()
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +40,32 @@ def test_every_event_has_its_expectation_and_every_function_has_events():
     assert {name.partition(".")[0] for name in EVENTS} == {
         path.stem for path in (ROOT / "functions").glob("*.py")
     }
+
+
+def kind(name):
+    """What `sam local generate-event` calls it."""
+    function = name.partition(".")[0]
+    schedules = dict.fromkeys(("discovery", "reaper"), ("cloudwatch", "scheduled-event"))
+    return (schedules | {"authorizer": ("apigateway", "request-authorizer")}).get(
+        function, ("apigateway", "aws-proxy")
+    )
+
+
+def members(event):
+    """Their names, and those of what API Gateway says of the request; headers are the client's own."""
+    context = event.get("requestContext", {})
+    identity = context.get("identity", {})
+    return {
+        *event,
+        *(f"requestContext.{name}" for name in context),
+        *(f"requestContext.identity.{name}" for name in identity),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(name for name in EVENTS if name.endswith(".generated")))
+def test_an_event_is_shaped_as_sam_generates_it(deployment_tools, name):
+    generated = json.loads(tools.run("sam", "local", "generate-event", *kind(name)))
+    assert members(json.loads(EVENTS[name].read_text(encoding="utf-8"))) == members(generated)
 
 
 def test_an_expectation_can_fail():

@@ -93,7 +93,8 @@ def test_what_is_handed_over_has_one_trace_with_its_upstream_call(deployed, clie
 
 
 def test_a_schedule_is_counted_too(deployed, client):
-    assert one(deployed, "DiscoveryFunction", Requests=[1.0])["function"]
+    eventually(lambda: lines(deployed, "DiscoveryFunction", Requests=[1.0]), 10)
+    assert all(said["function"] for said in lines(deployed, "DiscoveryFunction", Requests=[1.0]))
 
 
 def test_no_line_has_a_token(deployed, client):

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from tests.infrastructure import tools
@@ -13,8 +11,7 @@ def deployment_tools():
 
 @pytest.fixture(scope="session")
 def template(deployment_tools):
-    """SAM's translation of template.yaml."""
-    return json.loads(tools.run("python", "tests/infrastructure/translate.py", "template.yaml"))
+    return tools.translated()
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,8 @@ class Stack:
         assert not unknown, f"no such parameters: {unknown}"
         self._values = PSEUDO | declared | parameters
         self._conditions = template["Conditions"]
+        self.referred: set[str] = set()
+        """Whatever is named by a reference, an attribute or in a text."""
         self.resources: dict[str, dict[str, Any]] = {
             name: self._resolved(resource)
             for name, resource in template["Resources"].items()
@@ -33,12 +35,31 @@ class Stack:
             if "Condition" not in output or self._holds(output["Condition"])
         }
 
+    def missing(self) -> set[str]:
+        """What is referred to, and not there with these parameters."""
+        return self.referred - set(self.resources) - set(self._values) - {"AWS::NoValue"}
+
     def of_type(self, type_: str) -> dict[str, dict[str, Any]]:
         """Properties by logical id."""
         return {
             name: resource.get("Properties", {})
             for name, resource in self.resources.items()
             if resource["Type"] == type_
+        }
+
+    def statements(self, function: str) -> list[dict[str, Any]]:
+        """Of the policies of a function's own role."""
+        role = self.of_type("AWS::Lambda::Function")[function]["Role"].removesuffix(".Arn")
+        policies = self.of_type("AWS::IAM::Role")[role].get("Policies", [])
+        return [statement for policy in policies for statement in policy["PolicyDocument"]["Statement"]]
+
+    def granted(self, function: str) -> set[tuple[str, str]]:
+        """Pairs of an action and a resource."""
+        return {
+            (action, resource)
+            for statement in self.statements(function)
+            for action in _listed(statement["Action"])
+            for resource in _listed(statement["Resource"])
         }
 
     def api(self) -> dict[str, Any]:
@@ -70,6 +91,7 @@ class Stack:
 
     def _called(self, function: str, argument: Any) -> Any:
         if function == "Ref":
+            self.referred.add(argument)
             return NOTHING if argument == "AWS::NoValue" else self._values.get(argument, argument)
         if function == "Condition":
             return self._holds(argument)
@@ -79,9 +101,12 @@ class Stack:
         if function == "Fn::Sub":
             text, names = argument if isinstance(argument, list) else (argument, {})
             known = self._values | self._resolved(names)
+            named = set(re.findall(r"\$\{([^!}.]+)", text)) - set(names)
+            self.referred |= named
             return re.sub(r"\$\{([^}]+)\}", lambda found: known.get(found[1], found[1]), text)
         arguments = self._resolved(argument)
         if function == "Fn::GetAtt":
+            self.referred.add(arguments[0])
             return ".".join(arguments)
         if function == "Fn::Equals":
             return str(arguments[0]) == str(arguments[1])
@@ -90,3 +115,7 @@ class Stack:
         if function == "Fn::And":
             return all(arguments)
         return {function: arguments}
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value

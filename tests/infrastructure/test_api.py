@@ -1,9 +1,11 @@
 """The routes, who may use them, and what those are told who may not."""
 
 import json
+import re
 import subprocess
 
 import pytest
+import yaml
 
 from portico.aws.edge import chosen
 from tests import npm
@@ -14,6 +16,9 @@ MCP = {
     ("POST", "/mcp"): "Edge",
     ("GET", "/mcp"): "Stream",
     ("DELETE", "/mcp"): "Initialize",
+    ("POST", "/mcp/v/{server}"): "Edge",
+    ("GET", "/mcp/v/{server}"): "Stream",
+    ("DELETE", "/mcp/v/{server}"): "Initialize",
     ("POST", "/mcp/initialize"): "Initialize",
     ("POST", "/mcp/tools-list"): "ToolsList",
     ("POST", "/mcp/tools-call"): "ToolsCall",
@@ -32,12 +37,15 @@ OPERATORS = {
 }
 OPEN = {
     ("OPTIONS", "/mcp"): "Metadata",
+    ("OPTIONS", "/mcp/v/{server}"): "Metadata",
     ("GET", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/health"): "Metadata",
     ("GET", "/docs"): "Control",
     ("GET", "/openapi.json"): "Control",
 }
-STREAMING = {("POST", "/mcp"), ("GET", "/mcp"), ("POST", "/mcp/tools-call")}
+STREAMING = {("POST", "/mcp/tools-call")} | {
+    (verb, path) for verb in ("POST", "GET") for path in ("/mcp", "/mcp/v/{server}")
+}
 
 
 def integration(operation):
@@ -73,7 +81,7 @@ def test_api_gateway_may_call_every_function_that_has_a_route(largest):
         if permission["Principal"] == "apigateway.amazonaws.com"
     }
     expected = {
-        (f"{function}Function", f"*/{verb}{path.replace('{proxy+}', '*').replace('{name}', '*')}")
+        (f"{function}Function", f"*/{verb}{re.sub(r'{[^}]+}', '*', path)}")
         for (verb, path), function in (MCP | OPERATORS | OPEN).items()
     }
     assert permitted == expected | {("AuthorizerFunction", "authorizers/*")}
@@ -109,6 +117,35 @@ def test_with_tokens_every_route_but_the_open_ones_asks_the_authorizer(largest):
     assert str(authorizer["authorizerResultTtlInSeconds"]) == "0"
 
 
+def test_sam_local_asks_the_authorizer_on_the_same_routes(largest):
+    """It reads each event's `Auth`, which SAM passes over where it is conditional."""
+    condition = {"Fn::If": ["UseAuth", {"Authorizer": "Jwt"}, {}]}
+    events = [
+        event["Properties"]
+        for function in declared()["Resources"].values()
+        for event in function.get("Properties", {}).get("Events", {}).values()
+        if event["Type"] == "Api"
+    ]
+    asking = {(event["Method"], event["Path"]) for event in events if "Auth" in event}
+    assert asking == {route for route, operation in largest.routes().items() if operation.get("security")}
+    assert all(event["Auth"] == condition for event in events if "Auth" in event)
+
+
+def declared():
+    """template.yaml as it is written."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    def function(loader, tag, node):
+        plain = isinstance(node, yaml.ScalarNode)
+        value = loader.construct_scalar(node) if plain else loader.construct_sequence(node, deep=True)
+        return {tag if tag in ("Ref", "Condition") else f"Fn::{tag}": value}
+
+    Loader.add_multi_constructor("!", function)
+    return yaml.load((tools.ROOT / "template.yaml").read_text(), Loader)
+
+
 def test_without_tokens_operators_sign_their_requests(smallest):
     """An open gateway is one thing, an open door to its configuration another."""
     for route, operation in smallest.routes().items():
@@ -120,7 +157,7 @@ def test_without_tokens_operators_sign_their_requests(smallest):
 
 def test_a_change_of_the_way_in_is_deployed(template):
     """SAM names a deployment after the API's text, in which conditions are not yet decided: a new name every time."""
-    again = json.loads(tools.run("python", "tests/infrastructure/translate.py", "template.yaml"))
+    again = tools.translated()
     names = [
         {name for name, about in one["Resources"].items() if about["Type"] == "AWS::ApiGateway::Deployment"}
         for one in (template, again)
@@ -220,6 +257,7 @@ def test_cloudfront_leaves_alone_what_names_no_method(routed):
         ("GET", "/mcp", "tools/list"),
         ("DELETE", "/mcp", "tools/list"),
         ("POST", "/backends", "tools/list"),
+        ("POST", "/mcp/v/dev", "tools/list"),
     ]
     assert routed(*requests) == [path for _, path, _ in requests]
 

@@ -4,12 +4,14 @@ import importlib.util
 import json
 import platform
 import re
+import shutil
 import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.bench.coldstart import ISSUER
 from tests.infrastructure import tools
 from tests.infrastructure.stack import Stack
 from tests.infrastructure.tools import BIN, ROOT
@@ -135,14 +137,38 @@ def test_a_layer_is_not_built_into_nowhere(deployment_tools):
         assert "ARTIFACTS_DIR" in done.stderr
 
 
-@pytest.mark.parametrize("dispatch", ["invoke", "inline"])
-def test_every_handler_imports_with_exactly_the_environment_declared_for_it(built, layer, template, dispatch):
-    stack = Stack(template, DispatchMode=dispatch, Architecture=ARCHITECTURE)
-    for name, function in stack.of_type("AWS::Lambda::Function").items():
+PARAMETERS = [
+    {},
+    {"DispatchMode": "inline"},
+    {"AuthMode": "jwt", "PublicBaseUrl": "https://mcp.example.com"},
+]
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS, ids=["default", "inline", "jwt"])
+def test_every_handler_imports_with_exactly_the_environment_declared_for_it(
+    built, layer, template, parameters, tmp_path
+):
+    stack = Stack(template, Architecture=ARCHITECTURE, **parameters)
+    functions = stack.of_type("AWS::Lambda::Function")
+    assert ("AuthorizerFunction" in functions) == ("AuthMode" in parameters)
+    for name, function in functions.items():
+        folder = shutil.copytree(built / name, tmp_path / name)
+        if "AuthMode" in parameters:
+            with (folder / "portico.yaml").open("a") as declared:
+                declared.write(ISSUER)
         module, _, handler = function["Handler"].rpartition(".")
         code = f"import {module} as found; assert callable(found.{handler})"
         # Lambda itself adds the region.
-        python(layer, code, built / name, **function["Environment"]["Variables"], AWS_REGION="us-east-1")
+        python(layer, code, folder, **function["Environment"]["Variables"], AWS_REGION="us-east-1")
+
+
+def test_an_authorizer_without_an_issuer_says_what_is_wrong(built, layer, template):
+    """Else everybody would be kept out, and nobody would know why."""
+    stack = Stack(template, Architecture=ARCHITECTURE, **PARAMETERS[-1])
+    variables = stack.of_type("AWS::Lambda::Function")["AuthorizerFunction"]["Environment"]["Variables"]
+    code = "import authorizer"
+    with pytest.raises(AssertionError, match=r"AuthMode is jwt, but auth\.mode in portico\.yaml is none"):
+        python(layer, code, built / "AuthorizerFunction", **variables, AWS_REGION="us-east-1")
 
 
 def test_no_handler_hides_a_library(layer):

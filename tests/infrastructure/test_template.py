@@ -1,5 +1,6 @@
 """What is deployed, and what it costs."""
 
+import itertools
 import re
 
 import yaml
@@ -37,6 +38,21 @@ FUNCTIONS = {
 
 def test_the_template_and_its_translation_pass_the_linters(deployment_tools):
     assert "is a valid SAM Template" in tools.run("make", "deploy-check")
+
+
+def test_whatever_is_referred_to_is_there_with_every_combination_of_parameters(template):
+    choices = {
+        name: about["AllowedValues"]
+        for name, about in template["Parameters"].items()
+        if len(about.get("AllowedValues", ())) == 2
+    }
+    assert {"AuthMode", "Architecture", "DispatchMode", "MethodRouting", "Hosts", "NatGateway"} == set(
+        choices
+    )
+    choices |= {"PublicBaseUrl": ["", "https://mcp.example.com"], "AlarmEmail": ["", "operator@example.com"]}
+    for values in itertools.product(*choices.values()):
+        chosen = dict(zip(choices, values, strict=True))
+        assert not Stack(template, **chosen).missing(), chosen
 
 
 def test_the_smallest_stack_costs_nothing_at_rest(smallest):

@@ -1,9 +1,11 @@
 """The tools of the deployment, in an environment of their own that `make` sets up on first use."""
 
 import fcntl
+import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / ".cache" / "lambda" / "bin"
@@ -32,3 +34,9 @@ def run(*command: str, **environment: str) -> str:
     )
     assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}"
     return done.stdout
+
+
+def translated() -> dict[str, Any]:
+    """SAM's translation of template.yaml, made anew."""
+    found: dict[str, Any] = json.loads(run("python", "tests/infrastructure/translate.py", "template.yaml"))
+    return found

@@ -1,8 +1,6 @@
 """`portico doctor` in front of a gateway that is well, and of fronts that are not."""
 
 import base64
-import datetime as dt
-import ipaddress
 import json
 import os
 import socket
@@ -12,11 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.support import config, eventually, gateway, module, start
+from tests.support.certificates import certify
 
 LISTENING = ("--wait", "4")
 HEADERS = "let Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method and Mcp-Name pass"
@@ -297,7 +293,10 @@ def test_why_an_address_cannot_be_reached(portico, tls_front, place, step, text,
 
 def test_a_certificate_that_is_trusted_is_fine(tls_front, certificate):
     run = doctor(
-        f"https://127.0.0.1:{tls_front.port}/well/mcp", "--json", *LISTENING, SSL_CERT_FILE=certificate
+        f"https://127.0.0.1:{tls_front.port}/well/mcp",
+        "--json",
+        *LISTENING,
+        SSL_CERT_FILE=str(certificate.authority),
     )
     assert (run.returncode, run.bad()) == (0, set()), run.stderr
     assert "TLS is fine" in run.findings["connection"]["text"]
@@ -329,31 +328,12 @@ def test_the_help_says_what_is_called_and_what_the_exit_status_means():
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
-    """Of nobody's making, for 127.0.0.1, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    encoding = serialization.Encoding.PEM
-    secret = key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file = tmp_path_factory.mktemp("tls") / "both.pem"
-    file.write_bytes(secret + made.public_bytes(encoding))
-    return str(file)
+    return certify("127.0.0.1", tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def tls_front(portico, certificate):
-    with start("tests.servers.broken_front", "--gateway", portico.url, "--cert", certificate) as process:
+    with start(
+        "tests.servers.broken_front", "--gateway", portico.url, "--cert", str(certificate.server)
+    ) as process:
         yield process

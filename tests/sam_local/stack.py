@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_DEF
 TABLE = "Table"
 """The template's table has no name of its own: its logical id is what `sam local` takes for one."""
 READY = re.compile(r"Running on (http://[^\s]+)")
+VARIABLES = "variables.json"
 START_S = 120.0
 
 
@@ -80,6 +82,7 @@ class Sam:
 
     def _command(self, *what: str) -> list[str]:
         options = ["--template", str(self.template), "--skip-pull-image", "--region", REGION]
+        options += ["--env-vars", str(self.template.with_name(VARIABLES))]
         overrides = [f"{name}={value}" for name, value in self.parameters.items()]
         return [str(SAM), "local", *what, *options, "--parameter-overrides", *overrides]
 
@@ -89,9 +92,18 @@ class Sam:
 
 @contextlib.contextmanager
 def running(
-    engine: Engine, place: Path, declared: dict[str, Any], *, port: int = 0, **parameters: str
+    engine: Engine,
+    place: Path,
+    declared: dict[str, Any],
+    *,
+    port: int = 0,
+    authority: Path | None = None,
+    **parameters: str,
 ) -> Iterator[Local]:
-    """`declared` is its portico.yaml. Backends have been looked at once when it is ready."""
+    """`declared` is its portico.yaml, `authority` whose certificates its functions trust.
+
+    Backends have been looked at once when it is ready.
+    """
     parameters = {"Architecture": ARCHITECTURE, **parameters}
     with contextlib.ExitStack() as stack:
         dynamodb = stack.enter_context(running_moto(engine.address))
@@ -100,7 +112,7 @@ def running(
             "AWS_ENDPOINT_URL_DYNAMODB": dynamodb,
             "AWS_ENDPOINT_URL_LAMBDA": f"http://{engine.address}:{invoking}",
         }
-        sam = Sam(engine, build(place, declared, endpoints), parameters)
+        sam = Sam(engine, build(place, declared, endpoints, authority), parameters)
         _create_table(dynamodb)
         sam.invoke("DiscoveryFunction")
         stack.enter_context(sam.start("start-lambda", engine.address, invoking))
@@ -108,16 +120,24 @@ def running(
         yield Local(api.base, api, sam)
 
 
-def build(place: Path, declared: dict[str, Any], environment: Mapping[str, str]) -> Path:
+def build(
+    place: Path, declared: dict[str, Any], environment: Mapping[str, str], authority: Path | None = None
+) -> Path:
     """As `sam build` makes it, with this portico.yaml, and these variables for every function. The template's path."""
     overrides = ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]
     tools.run("sam", "build", "--build-dir", str(place), *overrides)
     for function in place.glob("*Function"):
         (function / "portico.yaml").write_text(yaml.safe_dump(declared))
+        if authority:
+            shutil.copy(authority, function)
+    if authority:
+        environment = {**environment, "SSL_CERT_FILE": f"/var/task/{authority.name}"}
     path = place / "template.yaml"
     template = yaml.safe_load(path.read_text())
     template["Globals"]["Function"]["Environment"]["Variables"].update(environment)
     path.write_text(yaml.safe_dump(template, sort_keys=False))
+    # Once more, as variables of the shell that have the same names would go before those of the template.
+    path.with_name(VARIABLES).write_text(json.dumps({"Parameters": environment}))
     return path
 
 

@@ -2,11 +2,13 @@
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -75,8 +77,10 @@ def part(data: str | bytes) -> str:
 
 
 @contextmanager
-def published(resource: str = RESOURCE) -> Iterator[Issuer]:
-    """On loopback, with its metadata and its keys."""
+def published(
+    resource: str = RESOURCE, *, host: str = "127.0.0.1", certificate: Path | None = None
+) -> Iterator[Issuer]:
+    """With its metadata and its keys, by https if there is a certificate."""
     issuer = Issuer(resource=resource)
 
     class Handler(BaseHTTPRequestHandler):
@@ -89,6 +93,9 @@ def published(resource: str = RESOURCE) -> Iterator[Issuer]:
             documents = {
                 "/.well-known/oauth-authorization-server": {
                     "issuer": issuer.url,
+                    "authorization_endpoint": f"{issuer.url}/authorize",
+                    "token_endpoint": f"{issuer.url}/token",
+                    "code_challenge_methods_supported": ["S256"],
                     "jwks_uri": f"{issuer.url}/jwks",
                 },
                 "/jwks": issuer.jwks(),
@@ -103,8 +110,12 @@ def published(resource: str = RESOURCE) -> Iterator[Issuer]:
         def log_message(self, *_: Any) -> None:
             return
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        issuer.url = f"http://127.0.0.1:{server.server_address[1]}"
+    with ThreadingHTTPServer((host, 0), Handler) as server:
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        issuer.url = f"{'https' if certificate else 'http'}://{host}:{server.server_address[1]}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield issuer

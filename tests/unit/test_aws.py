@@ -9,6 +9,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotoCredentials
 
+from portico.aws.application import inner_path
 from portico.aws.edge import chosen
 from portico.aws.eventstream import BrokenStream, Decoder, Event
 from portico.settings import Dispatch, dispatch_from, settings_from
@@ -93,3 +94,10 @@ def test_the_environment_is_read_once_and_checked():
         dispatch_from(names | {"PORTICO_TOOLS_CALL_FUNCTION": ""})
     with pytest.raises(ValueError, match="expected invoke or inline"):
         dispatch_from({"PORTICO_DISPATCH": "other"})
+
+
+def test_a_function_s_own_address_is_that_of_the_gateway_and_a_virtual_server_s_is_not():
+    own = ["/mcp", "/mcp/initialize", "/mcp/tools-list", "/mcp/tools-call"]
+    assert {inner_path(path) for path in own} == {"/mcp"}
+    other = ["/mcp/v/dev", "/mcp/v/", "/health", "/.well-known/oauth-protected-resource/mcp", "/mcpx"]
+    assert [inner_path(path) for path in other] == other

@@ -14,10 +14,7 @@ class Serverless:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         portico = await self.ready()
-        path: str = scope["path"]
-        if path.startswith("/mcp/"):
-            scope = {**scope, "path": "/mcp"}
-        await portico(scope, receive, send)
+        await portico({**scope, "path": inner_path(scope["path"])}, receive, send)
 
     async def ready(self) -> Portico:
         if self._portico is None:
@@ -29,6 +26,11 @@ class Serverless:
         """Calls that wait for their client's next round keep this process; errands are run to their end."""
         if self._portico is not None:
             await self._portico.linger()
+
+
+def inner_path(path: str) -> str:
+    """The functions' own addresses, /mcp/initialize and the like, are /mcp; those of virtual servers are what they are."""
+    return "/mcp" if path.startswith("/mcp/") and not path.startswith("/mcp/v/") else path
 
 
 class Buffered(Serverless):
