@@ -44,7 +44,7 @@ BAD = {
     "tags a text": (ONE[:-2] + ", tags: a}}", 1, "backends.echo.tags", "a list", "'a'"),
     "hint": (ONE[:-2] + f", hint: {'h' * 257}}}}}", 1, "backends.echo.hint", "at most 256 characters of text", "257 characters"),
     "token_url": (ONE[:-2] + ", token_url: vault}}", 1, "backends.echo.token_url", "an http:// or https:// URL", "'vault'"),
-    "mode": ("auth:\n  mode: basic\n", 2, "auth.mode", "none or jwt", "'basic'"),
+    "mode": ("auth:\n  mode: basic\n", 2, "auth.mode", "none, jwt or dev", "'basic'"),
     "auth a text": ("auth: none", 1, "auth", "a mapping", "text"),
     "version": ("version: 2", 1, "version", "1", "2"),
     "version true": ("version: true", 1, "version", "1", "true"),
