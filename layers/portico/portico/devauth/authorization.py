@@ -11,7 +11,7 @@ from typing import Final
 from portico.devauth import forms
 from portico.devauth.documents import Documents, is_address
 from portico.devauth.grants import Grant, Grants
-from portico.devauth.model import CODE, Client, OAuthError, Terms, Unredirected
+from portico.devauth.model import CODE, OFFLINE, REFRESH, Client, OAuthError, Terms, Unredirected
 from portico.devauth.redirects import is_registered, with_parameters
 from portico.devauth.registration import Registrar
 
@@ -102,7 +102,9 @@ class Authorization:
         if "none" in form.get("prompt", "").split(" "):
             raise OAuthError("interaction_required", "users are always asked")
         resource = forms.resource(form, terms)
-        scopes = forms.scopes(form, terms) or terms.usual_scopes
+        asked = forms.scopes(form, terms)
+        own = {OFFLINE} if REFRESH in client.grants else set()
+        scopes = tuple(scope for scope in asked or terms.usual_scopes if scope != OFFLINE or scope in own)
         granted = self._grants.granted(client.id, resource)
         before = tuple(scope for scope in granted if scope not in scopes)
         return Asked(client, uri, form.get("state"), challenge, resource, scopes, before)

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from portico.devauth.model import OAuthError, Terms
+from portico.devauth.model import OFFLINE, OAuthError, Terms
 
 MOST_FIELDS: Final = 50
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _TARGETS: Final = frozenset({"resource", "audience"})
-NOT_OURS: Final = frozenset({"offline_access", "openid", "profile", "email"})
+NOT_OURS: Final = frozenset({"openid", "profile", "email"})
 """What clients ask of every server: it says nothing of what they may do here."""
 
 
@@ -47,7 +47,7 @@ def scopes(form: Mapping[str, str], terms: Terms) -> tuple[str, ...]:
     for scope in found:
         if not _SCOPE.fullmatch(scope):
             raise OAuthError("invalid_scope", "a scope has characters that scopes do not have")
-        if terms.scopes and scope not in terms.scopes:
+        if terms.scopes and scope not in (*terms.scopes, OFFLINE):
             raise OAuthError("invalid_scope", f"there is no scope {scope}")
     if len(found) > MOST_FIELDS - 10:
         raise OAuthError("invalid_scope", "too many scopes")

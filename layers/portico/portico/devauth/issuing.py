@@ -13,7 +13,7 @@ from portico.devauth import forms
 from portico.devauth.authorization import Clients
 from portico.devauth.grants import Grant, Grants, Issued
 from portico.devauth.keys import Keys
-from portico.devauth.model import CLIENT, CODE, EXCHANGE, REFRESH, Client, OAuthError, Terms
+from portico.devauth.model import CLIENT, CODE, EXCHANGE, OFFLINE, REFRESH, Client, OAuthError, Terms
 from portico.devauth.registration import Registrar
 
 TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a type
@@ -90,7 +90,7 @@ class Issuing:
 
     def _granted(self, client: Client, grant: Grant, scopes: tuple[str, ...], terms: Terms) -> dict[str, Any]:
         answer = self._issued(client, grant.subject, grant.resource, scopes, terms, grant)
-        if REFRESH in client.grants:
+        if OFFLINE in grant.scopes and REFRESH in client.grants:
             answer["refresh_token"] = self._grants.refresh_token(grant)
         return answer
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from portico.devauth.model import ALGORITHM, GRANTS, METHODS, Terms
+from portico.devauth.model import ALGORITHM, GRANTS, METHODS, OFFLINE, Terms
 
 ROOT: Final = "/oauth"
 JWKS: Final = f"{ROOT}/jwks"
@@ -12,13 +12,14 @@ METADATA: Final = ("/.well-known/oauth-authorization-server", "/.well-known/open
 
 def document(terms: Terms) -> dict[str, Any]:
     at = f"{terms.issuer}{ROOT}"
-    found = {
+    return {
         "issuer": terms.issuer,
         "authorization_endpoint": f"{at}/authorize",
         "token_endpoint": f"{at}/token",
         "registration_endpoint": f"{at}/register",
         "revocation_endpoint": f"{at}/revoke",
         "jwks_uri": f"{terms.issuer}{JWKS}",
+        "scopes_supported": [*terms.scopes, OFFLINE],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": list(GRANTS),
@@ -30,4 +31,3 @@ def document(terms: Terms) -> dict[str, Any]:
         "authorization_response_iss_parameter_supported": True,
         "client_id_metadata_document_supported": True,
     }
-    return found | ({"scopes_supported": list(terms.scopes)} if terms.scopes else {})

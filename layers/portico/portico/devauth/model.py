@@ -9,6 +9,8 @@ REFRESH: Final = "refresh_token"
 CLIENT: Final = "client_credentials"
 EXCHANGE: Final = "urn:ietf:params:oauth:grant-type:token-exchange"
 GRANTS: Final = (CODE, REFRESH, CLIENT, EXCHANGE)
+OFFLINE: Final = "offline_access"
+"""The scope that a refresh token is given for: clients that cannot tell a refresh from a step-up do not ask for it."""
 METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 ALGORITHM: Final = "ES256"
 

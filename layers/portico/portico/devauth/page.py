@@ -6,6 +6,7 @@ from html import escape
 from typing import Final
 
 from portico.devauth.authorization import MOST_SUBJECT, Asked
+from portico.devauth.model import OFFLINE
 from portico.devauth.redirects import place, source
 
 _STYLE: Final = """
@@ -26,7 +27,7 @@ fieldset{border:0;margin:0 0 1.1rem;padding:0}legend{padding:0;margin-bottom:.4r
 input[name=subject]{width:100%;padding:.6rem .7rem;border:1px solid var(--line);border-radius:8px;background:var(--field);color:inherit;font:inherit}
 .choice{display:flex;gap:.7rem;margin-top:1.3rem}
 button{flex:1;padding:.65rem;border-radius:8px;border:1px solid var(--line);background:transparent;color:inherit;font:inherit;font-weight:600;cursor:pointer}
-button.allow{background:var(--go);border-color:var(--go);color:#fff}
+button.allow{background:#1f6feb;border-color:#1f6feb;color:#fff}
 :focus-visible{outline:2px solid var(--go);outline-offset:2px}
 footer{margin-top:1.2rem;font-size:.8125rem;color:var(--soft)}
 """
@@ -48,7 +49,8 @@ def consent(asked: Asked, number: str, action: str) -> bytes:
     if asked.client.id.startswith("http"):
         facts = {"Published at": asked.client.id, **facts}
     rows = "".join(f"<dt>{label}</dt><dd>{escape(value)}</dd>" for label, value in facts.items())
-    scopes = [_scope(scope, "") for scope in asked.scopes]
+    notes = {OFFLINE: "without asking again"}
+    scopes = [_scope(scope, notes.get(scope, "")) for scope in asked.scopes]
     scopes += [_scope(scope, "granted before") for scope in asked.before]
     ticks = "".join(scopes) or "<p>Nothing but to know who you are.</p>"
     return _page(
@@ -61,8 +63,8 @@ def consent(asked: Asked, number: str, action: str) -> bytes:
 <fieldset><legend>What it may do</legend>{ticks}</fieldset>
 <label class="who" for="subject">Who are you?</label>
 <input id="subject" name="subject" value="dev" maxlength="{MOST_SUBJECT}" required autocomplete="off" spellcheck="false">
-<div class="choice"><button name="decision" value="deny" formnovalidate>Deny</button>
-<button class="allow" name="decision" value="allow">Allow</button></div>
+<div class="choice"><button class="allow" name="decision" value="allow">Allow</button>
+<button name="decision" value="deny" formnovalidate>Deny</button></div>
 </form>
 <footer>Portico&rsquo;s authorization server for development: it believes whoever you say you are.</footer>""",
     )
