@@ -10,7 +10,7 @@ from typing import Any
 
 from portico import __version__
 from portico.assembly import check_references
-from portico.cli import doctor, operators
+from portico.cli import devauth, doctor, operators
 from portico.cli.client import Caller, CallFailed
 from portico.cli.doctor.reading import is_web_address
 from portico.cli.serving import serve
@@ -86,6 +86,20 @@ def _parser() -> argparse.ArgumentParser:
     call.add_argument("arguments", nargs="*", type=_pair, metavar="KEY=VALUE", help="what it takes")
     _add_operators(commands)
     _add_doctor(commands)
+    issuing = _command(
+        commands, "dev-auth", "run an authorization server, for development only", devauth.serve
+    )
+    issuing.add_argument(
+        "--port", type=_port, default=devauth.PORT, help=f"0 picks one (default: {devauth.PORT})"
+    )
+    issuing.add_argument(
+        "--token-seconds",
+        type=_seconds,
+        default=3600.0,
+        metavar="SECONDS",
+        help="how long tokens are good (default: 3600)",
+    )
+    devauth.add(issuing)
     return parser
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 import uvicorn
 
 from portico.assembly import Portico
-from portico.client import Receive, Scope, Send
+from portico.client import Application, Receive, Scope, Send
 from portico.loglines import Format, set_up
 from portico.registry import InvalidConfig, Watch, listening_at
 
@@ -27,7 +27,7 @@ def serve(
     config: str, host: str, port: int, *, insecure: bool, lines: Format = "text", log_calls: bool = False
 ) -> int:
     set_up(sys.stderr, lines, log_calls=log_calls)
-    loopback = _is_loopback(host)
+    loopback = is_loopback(host)
     watch = Watch(config)
     registry = watch.poll()
     if isinstance(registry, InvalidConfig):
@@ -90,18 +90,7 @@ async def _run(gateway: Portico, listener: socket.socket, at: str) -> None:
         with contextlib.suppress(asyncio.CancelledError):  # the end of the server is no error of the request
             await gateway(scope, receive, send)
 
-    config = uvicorn.Config(
-        application,
-        http="httptools",
-        lifespan="off",
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=3,
-    )
-    server = Server(config, gateway)
+    server = Server(configured(application), gateway)
     serving = asyncio.create_task(server.serve([listener]))
     while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
@@ -112,7 +101,21 @@ async def _run(gateway: Portico, listener: socket.socket, at: str) -> None:
         await gateway.stop()
 
 
-def _is_loopback(host: str) -> bool:
+def configured(application: Application) -> uvicorn.Config:
+    return uvicorn.Config(
+        application,
+        http="httptools",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=3,
+    )
+
+
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
