@@ -29,6 +29,7 @@ MOST_CHARACTERS: Final = 1000
 MOST_KEPT: Final = 256
 KEPT_S: Final = (60.0, 86_400.0)
 """At least, and at the most, whatever the document's Cache-Control says."""
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _ADDRESS: Final = re.compile(r"https?://[\x21\x23-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]+")
 
 
@@ -111,8 +112,8 @@ def _get(parts: SplitResult) -> _Document:
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("GET", path, headers={"accept": "application/json", "connection": "close"})
-        answer = connection.getresponse()
-        body = answer.read(MOST_BYTES + 1)
+        with connection.getresponse() as answer:
+            body = answer.read(MOST_BYTES + 1)
     except (OSError, http.client.HTTPException, ValueError) as problem:
         raise _unfit(f"it cannot be fetched ({type(problem).__name__})") from None
     finally:
@@ -153,7 +154,10 @@ def address(host: str, port: int, resolve: Callable[..., Any] = socket.getaddrin
 
 
 def _is_public(one: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Also of those that carry another one inside."""
     inner = getattr(one, "ipv4_mapped", None) or getattr(one, "sixtofour", None) or one
+    if one in _NAT64:
+        inner = ipaddress.IPv4Address(int(one) & 0xFFFFFFFF)
     return bool(one.is_global and inner.is_global and not one.is_multicast)
 
 
