@@ -65,7 +65,9 @@ def read_access(top: Fields, gateway: Gateway) -> tuple[Access | None, DevAuth |
     if given["issuers"]:
         fields.problem("issuers", "nothing, since mode is dev: the gateway itself is the issuer", "issuers")
     if not origin_allowed(ON_LOOPBACK, gateway.public_url) or gateway.public_url.count("/") > 2:
-        top.problem("gateway.public_url", "an origin on this machine, since auth.mode is dev", "another one")
+        top.section("gateway").problem(
+            "public_url", "an origin on this machine, since auth.mode is dev", "another one"
+        )
     given["issuers"] = (own_issuer(gateway),)
     return Access(resource_of(gateway), **given), DevAuth(**lifetime)
 
