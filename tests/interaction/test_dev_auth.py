@@ -271,3 +271,22 @@ def test_the_example_is_fine():
     registry = load(ROOT / "examples" / "dev-auth.yaml")
     assert registry.dev_auth is not None
     assert [rule.require.scopes for rule in registry.access.rules] == [("notes:write",)]
+
+
+def test_what_a_scope_more_would_allow_is_listed_if_the_operator_likes():
+    """G1.74: and what no scope would allow is not."""
+    policies = [
+        {"match": {"tool": "s1_echo"}, "require": {"scopes": ["echo:say"]}},
+        {"match": {"tool": "s1_slow"}, "require": {"never": True}},
+        {"match": {"tool": "s1_fail"}, "require": {"scopes": ["echo:say"], "roles": ["admin"]}},
+    ]
+    with echo_server() as echo:
+        for lists, expected in (("allowed", set()), ("obtainable", {"s1_echo"})):
+            declared = config(("s1", echo.url, {}), auth=AUTH | {"lists": lists}, policies=policies)
+            with gateway(declared) as portico:
+                token = Granting(portico.base).granted("mcp:use")["access_token"]
+                client = portico.client(headers={"authorization": f"Bearer {token}"})
+                client.init()
+                seen = {tool["name"] for tool in client.rpc("tools/list").result["tools"]}
+                assert seen & {"s1_echo", "s1_slow", "s1_fail"} == expected
+                assert client.call("s1_echo", {"text": "hi"}).status == 403

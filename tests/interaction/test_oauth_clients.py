@@ -1,15 +1,19 @@
 """OAuth clients that other people wrote, as they come, at a gateway that issues its own tokens."""
 
+import contextlib
 import json
+import re
 import subprocess
 
 import pytest
 from mcp.client.auth import OAuthFlowError
 
 from tests import npm
+from tests.interaction.test_clients import INSPECTOR, INSPECTOR_VERSION
 from tests.support import ROOT, config, echo_server, eventually, fetch, gateway
 from tests.support.client_documents import REDIRECT, client_documents
 from tests.support.python_application import Application
+from tests.support.terminal import Terminal
 from tests.support.visitor import Visitor
 
 pytestmark = [
@@ -189,3 +193,46 @@ def test_what_the_typescript_sdk_1_does_with_a_refresh_token_in_the_place_of_a_s
     ):
         script.heard("saw")
     assert len(script.pages) == 1
+
+
+LINK = re.compile(r"(http://127\.0\.0\.1:\d+/oauth/authorize\?[^\s\x00-\x1f]+)[\s\x00-\x1f]")
+
+
+class Inspector:
+    """Its command line, which keeps what it has got from one command to the next."""
+
+    def __init__(self, home, portico):
+        entry = (
+            npm.install(f"{INSPECTOR}@{INSPECTOR_VERSION}") / INSPECTOR / "clients/launcher/build/index.js"
+        )
+        self._command = [npm.node(), str(entry), "--cli", portico.url, "--transport", "http", "--method"]
+        self._env = {
+            "HOME": str(home),
+            "MCP_AUTO_OPEN_ENABLED": "false",
+            "MCP_INSPECTOR_SECRET_STORE": "file",
+        }
+        self._back = "http://127.0.0.1:0/oauth/callback"
+
+    def ask(self, *arguments, asked=True):
+        """The boxes that its user has ticked, if he is asked; and what it said in the end."""
+        terminal = Terminal([*self._command, *arguments, "--callback-url", self._back], self._env)
+        scopes = []
+        with contextlib.closing(terminal):
+            if asked:
+                user = Visitor()
+                page = user.open(terminal.see(LINK))
+                scopes = page.scopes
+                fetch(user.answer(page, subject="ada").headers["location"])
+            code, output = terminal.end()
+        assert code == 0, terminal.shown
+        return scopes, json.loads(output)
+
+
+def test_the_inspector_logs_in_once_and_calls(portico, tmp_path):
+    """G1.66: stepping up is more than 2.12.0 does at a terminal: it asks for what it had before, and gives up."""
+    inspector = Inspector(tmp_path, portico)
+    scopes, listed = inspector.ask("tools/list")
+    assert scopes == ["mcp:use", "offline_access"]
+    assert "s1_slow" in {tool["name"] for tool in listed["tools"]}
+    _, called = inspector.ask("tools/call", "--tool-name", "s1_slow", "--tool-arg", "seconds=0", asked=False)
+    assert not called.get("isError")

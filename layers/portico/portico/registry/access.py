@@ -22,6 +22,7 @@ _AUTH: Final[Kinds] = {
     "operator_scopes": Listed(kinds.SCOPE, least=1),
     "roles_claim": kinds.TEXT,
     "default": one_of("allow", "deny"),
+    "lists": one_of("allowed", "obtainable"),
 }
 _ISSUER: Final[Kinds] = {
     "issuer": kinds.TRUSTED_URL,
