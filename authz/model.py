@@ -71,6 +71,8 @@ class Access:
     rules: tuple[Rule, ...] = ()
     """The first that fits decides."""
     default: Literal["allow", "deny"] = "allow"
+    lists: Literal["allowed", "obtainable"] = "allowed"
+    """Obtainable: what one scope more would allow is listed, too, for clients that ask for scopes as they need them."""
 
     @property
     def metadata_url(self) -> str:

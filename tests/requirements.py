@@ -94,6 +94,7 @@ REQUIREMENTS = {
     "G1.63": "What the challenge points at is open, and names the authorization servers.",
     "G1.64": "The metadata of the resource has the documented form.",
     "G1.65": "Any web page may read the metadata.",
+    "G1.66": "A client of the SDKs finds the authorization server, gets a token there, and comes back with it.",
     "G1.67": "A token is good if signature, issuer, audience, times and algorithm are; anything else is refused.",
     "G1.68": "A token is needed on every request.",
     "G1.69": "A session belongs to whom it was begun by.",

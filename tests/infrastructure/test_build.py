@@ -85,6 +85,7 @@ def test_nothing_is_in_the_layer_that_is_of_no_use_there(layer):
     top = {path.name for path in layer.iterdir()}
     assert not top & {"boto3", "botocore", "uvicorn", "uvloop", "pytest", "pip", "bin"}
     assert not (layer / "portico" / "cli").exists()
+    assert not (layer / "portico" / "devauth").exists()
     useless = {path for path in files(layer) if path.suffix in {".pyi", ".pyx", ".pxd", ".c", ".h"}}
     other = {path for path in layer.rglob("*.pyc") if ".cpython-313." not in path.name}
     assert useless | other == set()

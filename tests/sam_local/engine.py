@@ -6,7 +6,6 @@ It minds no other engine on the machine. Images stay, in .cache, for the next ru
 import contextlib
 import fcntl
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import debian
 from tests.support import ROOT
 
 HOME = ROOT / ".cache" / "docker"
@@ -72,12 +72,7 @@ def running() -> Iterator[Engine]:
 
 def install() -> None:
     """What is missing, as Debian has it."""
-    missing = sorted({package for program, package in PACKAGES.items() if shutil.which(program) is None})
-    if missing:
-        apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        _run([*apt, "update"], environment)
-        _run([*apt, "install", "--yes", "--no-install-recommends", *missing], environment)
+    debian.install(PACKAGES)
 
 
 @contextlib.contextmanager

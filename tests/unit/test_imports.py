@@ -24,7 +24,7 @@ LAYERS = [
     {"carriers"},
     {"listening", "personal", "subscriptions"},
     {"broker"},
-    {"permissions"},
+    {"permissions", "devauth"},
     {"asgi", "control"},
     {"admission"},
     {"assembly"},

@@ -40,6 +40,11 @@ from portico.stores.base import Unavailable
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
+ISSUING_PATHS: Final = (
+    "/oauth/",
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/openid-configuration",
+)
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
@@ -58,6 +63,14 @@ class Admission(Protocol):
     async def admit(self, client: Client) -> Principal | Refusal: ...
 
 
+class Issuing(Protocol):
+    """Gives out the tokens that let its clients in."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+    def jwks(self) -> bytes: ...
+    def spent(self, token: str) -> str | None: ...
+
+
 class Endpoint:
     def __init__(self, broker: Broker, operator: Operator, rules: OriginRules) -> None:
         self._broker = broker
@@ -66,6 +79,8 @@ class Endpoint:
         self.rules = rules
         self.admission: Admission | None = None
         """None: nobody is asked who he is."""
+        self.issuing: Issuing | None = None
+        """What issues tokens, where the gateway does that itself."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -92,7 +107,10 @@ class Endpoint:
     async def _serve(self, client: Client, path: str) -> None:
         refused = self._refused(client.headers, self.rules)
         if refused is not None:
+            client.headers.pop("origin", None)  # a page from elsewhere need not know why
             await client.reply(refusal(refused))
+        elif self.issuing is not None and path.startswith(ISSUING_PATHS):
+            await client.hand_over(self.issuing)
         elif self.admission is not None and not _is_open(client.scope["method"], path):
             await self._guarded_by(self.admission, client, path)
         else:
@@ -138,7 +156,11 @@ class Endpoint:
             found = document(access, scopes_of(access, target)) if target else None
         if found is None:
             return Reply(404)
-        headers = [(b"access-control-allow-origin", b"*"), (b"access-control-max-age", b"3600")]
+        headers = [
+            (b"access-control-allow-origin", b"*"),
+            (b"access-control-allow-headers", b"mcp-protocol-version"),
+            (b"access-control-max-age", b"3600"),
+        ]
         return Reply(200, json.dumps(found).encode(), headers=headers)
 
     async def _control(self, client: Client) -> None:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from authz.model import Access
 from authz.origins import OriginRules
@@ -24,6 +24,9 @@ from portico.settings import Settings
 from portico.stores import open_store
 from portico.stores.base import Store
 
+if TYPE_CHECKING:  # not there where the gateway is deployed
+    from portico.devauth.application import DevAuth
+
 RELOAD_S = 0.5
 SWEEP_S = 60.0
 
@@ -31,8 +34,12 @@ log = logging.getLogger("portico")
 
 
 def assemble(settings: Settings) -> "Portico":
-    """For where the environment says which file and which store. Raises InvalidConfig."""
+    """For where the environment says which file and which store. Raises InvalidConfig, ValueError."""
     registry = load(settings.config)
+    if registry.dev_auth is not None:
+        raise ValueError(
+            f"{settings.config}: auth.mode is dev, which is for `portico serve` only: it lets in anybody"
+        )
     if settings.store:
         registry = replace(registry, store=settings.store)
     if settings.public_url:
@@ -67,7 +74,9 @@ class Portico:
         self._discovery = Discovery(self._store, self._publication)
         self._broker = Broker(self._store, self._publication)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
-        self._endpoint.admission = self._admission(registry.access)
+        self.dev_auth: DevAuth | None = None
+        """What issues tokens, once it has been declared."""
+        self._admit(registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._endpoint(scope, receive, send)
@@ -103,13 +112,32 @@ class Portico:
         hosts = frozenset(host.lower() for host in gateway.allowed_hosts)
         return OriginRules(self._loopback, hosts, frozenset(gateway.allowed_origins))
 
+    def _admit(self, registry: Registry) -> None:
+        """From now on those whom this registry lets in."""
+        self._endpoint.issuing = self._issuing(registry)
+        self._endpoint.admission = self._admission(registry.access)
+
+    def _issuing(self, registry: Registry) -> "DevAuth | None":
+        if registry.dev_auth is None:
+            return None
+        if not self._loopback:
+            raise ValueError("auth.mode is dev: it lets in anybody, and so only on this machine")
+        from portico.devauth import declared  # noqa: PLC0415 - only for development
+
+        self.dev_auth = self.dev_auth or declared.beside(registry)
+        self.dev_auth.terms = declared.terms(registry)
+        return self.dev_auth
+
     def _admission(self, access: Access | None) -> Admission | None:
         now = self._endpoint.admission
         if access is None or (now is not None and now.access == access):
             return None if access is None else now
         from portico import admission  # noqa: PLC0415 - what looks at tokens is slow to import
 
-        return admission.ByAuthorizer(access) if self._behind_authorizer else admission.ByToken(access)
+        if self._behind_authorizer:
+            return admission.ByAuthorizer(access)
+        own = self._endpoint.issuing
+        return admission.ByOwnToken(access, own) if own else admission.ByToken(access)
 
     # Where nothing runs between requests
 
@@ -155,7 +183,7 @@ class Portico:
             for name, backend in declared.items()
         }
         self._endpoint.rules = self._rules(registry)
-        self._endpoint.admission = self._admission(registry.access)
+        self._admit(registry)
         return changed
 
     async def _apply(self, registry: Registry) -> None:
@@ -169,6 +197,9 @@ class Portico:
         if isinstance(found, InvalidConfig):
             self._config_error = str(found)
             log.error("the configuration is not used, the old one stays:\n%s", found)
+        elif found is not None and found.dev_auth is not None and not self._loopback:
+            self._config_error = "auth.mode dev is for a gateway that listens on loopback"
+            log.error("the configuration is not used, the old one stays: %s", self._config_error)
         elif found is not None:
             self._config_error = None
             self._registrations.use(found)

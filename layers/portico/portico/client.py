@@ -158,9 +158,11 @@ class Client:
             headers.append((b"mcp-session-id", reply.session_id.encode()))
             if self._alias:
                 headers.append((self._alias.encode(), reply.session_id.encode()))
-        if "origin" in self.headers and reply.status != 403:
+        if "origin" in self.headers and not any(
+            name == b"access-control-allow-origin" for name, _ in headers
+        ):
             headers.append((b"access-control-allow-origin", self.headers["origin"].encode("latin-1")))
-            headers.append((b"access-control-expose-headers", b"mcp-session-id"))
+            headers.append((b"access-control-expose-headers", b"mcp-session-id, www-authenticate"))
         return headers
 
     async def _stream(

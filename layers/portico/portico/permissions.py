@@ -12,7 +12,13 @@ ADDRESSED = frozenset({"resources/read", "resources/subscribe", "resources/unsub
 
 
 def allowing(access: Access, principal: Principal) -> Allows:
-    return lambda target: decide(access, principal, target).allowed
+    """What is listed; a call is judged by itself."""
+
+    def listed(target: Target) -> bool:
+        verdict = decide(access, principal, target)
+        return verdict.allowed or (access.lists == "obtainable" and bool(verdict.missing))
+
+    return listed
 
 
 def denied(access: Access, principal: Principal, message: Message, catalogue: Catalogue) -> Refusal | None:

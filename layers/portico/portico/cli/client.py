@@ -2,10 +2,13 @@
 
 import contextlib
 import json
+import shlex
 import sys
 from typing import Any
 from urllib.parse import urljoin
 
+from portico.cli.doctor.reading import bearer
+from portico.cli.login import token
 from portico.errors import BackendError, BackendUnreachable
 from portico.http1 import Exchange, Headers, HttpClient
 from portico.protocol import jsonrpc, sse, versions
@@ -117,9 +120,31 @@ class Caller:
 
     async def _request(self, verb: bytes, url: str, headers: Headers, body: bytes = b"") -> Exchange:
         try:
-            return await self._http.open(verb, url, headers, body)
+            held = await token(self._url)
+            own = [(b"authorization", f"Bearer {held}".encode())] if held else []
+            exchange = await self._http.open(verb, url, [*headers, *own], body)
+            await exchange.head(SECONDS)
         except BackendUnreachable:
             raise CallFailed(f"no gateway answers at {self._url}; {START}") from None
+        except BackendError as error:
+            raise CallFailed(f"the connection to {self._url} broke ({error})") from None
+        self._admitted(exchange)
+        return exchange
+
+    def _admitted(self, exchange: Exchange) -> None:
+        """Where a token is missing, or is not enough, whoever typed the command is told what to type."""
+        said = bearer(exchange.headers.get(b"www-authenticate", b"").decode("latin-1")) or {}
+        if exchange.status == 401:
+            why = "does not accept your token any more" if "error" in said else "asks for a token"
+            raise CallFailed(f"{self._url} {why}: portico login {self._url}")
+        if exchange.status == 403 and said.get("error") == "insufficient_scope":
+            named = [
+                scope for scope in said.get("scope", "").split() if scope.isascii() and scope.isprintable()
+            ]
+            scopes = "".join(f" --scope {shlex.quote(scope)}" for scope in named)
+            if not scopes:
+                raise CallFailed("you may not do that, whatever token you have")
+            raise CallFailed(f"you need more for that: portico login {self._url}{scopes}")
 
     async def _result(self, exchange: Exchange, id_: int) -> dict[str, Any]:
         message = await self._message(exchange, id_, SECONDS)

@@ -10,9 +10,10 @@ from typing import Any
 
 from portico import __version__
 from portico.assembly import check_references
-from portico.cli import doctor, operators
+from portico.cli import devauth, doctor, login, operators
 from portico.cli.client import Caller, CallFailed
 from portico.cli.doctor.reading import is_web_address
+from portico.cli.login.asking import LoginFailed
 from portico.cli.serving import serve
 from portico.registry import InvalidConfig, load
 
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     except InvalidConfig as error:
         print(error, file=sys.stderr)
         return 2
-    except (CallFailed, OSError, ValueError) as error:
+    except (CallFailed, LoginFailed, OSError, ValueError) as error:
         print(f"portico: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -85,7 +86,22 @@ def _parser() -> argparse.ArgumentParser:
     call.add_argument("tool", metavar="TOOL", help="its name, as `portico tools` shows it")
     call.add_argument("arguments", nargs="*", type=_pair, metavar="KEY=VALUE", help="what it takes")
     _add_operators(commands)
+    _add_login(commands)
     _add_doctor(commands)
+    issuing = _command(
+        commands, "dev-auth", "run an authorization server, for development only", devauth.serve
+    )
+    issuing.add_argument(
+        "--port", type=_port, default=devauth.PORT, help=f"0 picks one (default: {devauth.PORT})"
+    )
+    issuing.add_argument(
+        "--token-seconds",
+        type=_seconds,
+        default=3600.0,
+        metavar="SECONDS",
+        help="how long tokens are good (default: 3600)",
+    )
+    devauth.add(issuing)
     return parser
 
 
@@ -108,6 +124,33 @@ def _add_operators(commands: Any) -> None:
     ):
         command = _client(commands, name, text, action)
         command.add_argument("name", metavar="NAME", help="as `portico backends` shows it")
+
+
+def _add_login(commands: Any) -> None:
+    """What lets the others in where a gateway asks for tokens."""
+    begin = _command(
+        commands, "login", "get a token for a gateway that asks for one, in a browser", login.login
+    )
+    begin.add_argument(
+        "url", type=_url, nargs="?", default=URL, metavar="URL", help=f"the gateway (default: {URL})"
+    )
+    begin.add_argument(
+        "--scope",
+        action="append",
+        default=[],
+        metavar="SCOPE",
+        help="one scope more than the gateway asks for",
+    )
+    begin.add_argument(
+        "--client-id", metavar="ID", help="a client that the authorization server knows already"
+    )
+    begin.add_argument(
+        "--no-browser", dest="browser", action="store_false", help="only print what to open in a browser"
+    )
+    end = _command(commands, "logout", "forget the token for a gateway", login.logout)
+    end.add_argument(
+        "url", type=_url, nargs="?", default=URL, metavar="URL", help=f"the gateway (default: {URL})"
+    )
 
 
 def _add_doctor(commands: Any) -> None:

@@ -1,12 +1,13 @@
 """What operators declared, validated. Reads files, and nothing else; resolves no secret until asked."""
 
-from portico.registry.access import at
+from portico.registry.access import at, listening_at
 from portico.registry.headers import NEVER_FORWARDED
 from portico.registry.load import load, parse
 from portico.registry.model import (
     DEFAULT_FORWARD_HEADERS,
     Backend,
     Compat,
+    DevAuth,
     DiscoveryRules,
     Gateway,
     Limits,
@@ -24,6 +25,7 @@ __all__ = [
     "Backend",
     "Changes",
     "Compat",
+    "DevAuth",
     "DiscoveryRules",
     "Gateway",
     "InvalidConfig",
@@ -38,6 +40,7 @@ __all__ = [
     "as_declared",
     "at",
     "changes",
+    "listening_at",
     "load",
     "merge",
     "parse",

@@ -4,22 +4,25 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from authz.model import ALGORITHMS, Access, Issuer, Match, Require, Rule
+from authz.origins import ON_LOOPBACK, origin_allowed
 from portico.registry import kinds
 from portico.registry.document import Value
 from portico.registry.fields import Fields, Listed, Unfit
 from portico.registry.kinds import Kinds, one_of
-from portico.registry.model import Gateway, Registry
+from portico.registry.model import DevAuth, Gateway, Registry
 from portico.registry.problems import Report, shown
 
 _SCOPES: Final = Listed(kinds.SCOPE)
 _AUTH: Final[Kinds] = {
-    "mode": one_of("none", "jwt"),
+    "mode": one_of("none", "jwt", "dev"),
+    "access_token_s": kinds.SECONDS,
     "resource_name": kinds.TEXT,
     "scopes_supported": _SCOPES,
     "required_scopes": _SCOPES,
     "operator_scopes": Listed(kinds.SCOPE, least=1),
     "roles_claim": kinds.TEXT,
     "default": one_of("allow", "deny"),
+    "lists": one_of("allowed", "obtainable"),
 }
 _ISSUER: Final[Kinds] = {
     "issuer": kinds.TRUSTED_URL,
@@ -37,11 +40,12 @@ _REQUIRE: Final[Kinds] = {
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
-def read_access(top: Fields, gateway: Gateway) -> Access | None:
+def read_access(top: Fields, gateway: Gateway) -> tuple[Access | None, DevAuth | None]:
     """None without authentication: then nothing of it is looked at but its form."""
     fields = top.section("auth")
     given = fields.read(_AUTH)
-    mode: Literal["none", "jwt"] = given.pop("mode", "none")
+    mode: Literal["none", "jwt", "dev"] = given.pop("mode", "none")
+    lifetime = {"access_token_s": given.pop("access_token_s")} if "access_token_s" in given else {}
     given["issuers"] = tuple(_issuer(item, top.report) for item in fields.items("issuers"))
     given["implied_scopes"] = _implied(fields)
     fields.refuse_unknown()
@@ -51,8 +55,28 @@ def read_access(top: Fields, gateway: Gateway) -> Access | None:
     if mode == "jwt" and not given["issuers"]:
         fields.problem("issuers", "at least one issuer, since mode is jwt", "none")
     if mode == "none" and given["rules"]:
-        top.problem("policies", "auth.mode jwt, without which there is nobody to apply them to", "mode none")
-    return Access(resource_of(gateway), **given) if mode == "jwt" else None
+        expected = "auth.mode jwt or dev, without which there is nobody to apply them to"
+        top.problem("policies", expected, "mode none")
+    if lifetime and mode != "dev":
+        fields.problem("access_token_s", "nothing, unless mode is dev", "a lifetime")
+    if mode == "none":
+        return None, None
+    if mode == "jwt":
+        return Access(resource_of(gateway), **given), None
+    if given["issuers"]:
+        fields.problem("issuers", "nothing, since mode is dev: the gateway itself is the issuer", "issuers")
+    if not origin_allowed(ON_LOOPBACK, gateway.public_url) or gateway.public_url.count("/") > 2:
+        top.section("gateway").problem(
+            "public_url", "an origin on this machine, since auth.mode is dev", "another one"
+        )
+    given["issuers"] = (own_issuer(gateway),)
+    return Access(resource_of(gateway), **given), DevAuth(**lifetime)
+
+
+def own_issuer(gateway: Gateway) -> Issuer:
+    """The gateway itself."""
+    origin = gateway.public_url
+    return Issuer(origin, algorithms=("ES256",), jwks_url=f"{origin}/oauth/jwks")
 
 
 def resource_of(gateway: Gateway) -> str:
@@ -63,7 +87,15 @@ def at(registry: Registry, public_url: str) -> Registry:
     """The same registry, for a gateway that clients find under another URL."""
     gateway = replace(registry.gateway, public_url=public_url)
     access = registry.access and replace(registry.access, resource=resource_of(gateway))
+    if access is not None and registry.dev_auth is not None:
+        access = replace(access, issuers=(own_issuer(gateway),))
     return replace(registry, gateway=gateway, access=access)
+
+
+def listening_at(registry: Registry, origin: str) -> Registry:
+    """A gateway that issues its own tokens goes by the address it listens on, unless the file has another."""
+    usual = registry.gateway.public_url == Gateway().public_url
+    return at(registry, origin) if registry.dev_auth is not None and usual else registry
 
 
 def _issuer(value: Value, report: Report) -> Issuer:

@@ -105,6 +105,13 @@ class VirtualServer:
     """None: prompts are not limited."""
 
 
+@dataclass(frozen=True, slots=True)
+class DevAuth:
+    """The gateway issues tokens itself, on its own machine, for development."""
+
+    access_token_s: float = 3600.0
+
+
 def _no_virtual_servers() -> Mapping[str, VirtualServer]:
     return MappingProxyType({})
 
@@ -116,6 +123,7 @@ class Registry:
     store: str = "sqlite:.portico/portico.db"
     access: Access | None = None
     """None: nobody is asked who he is, and the gateway serves this machine only."""
+    dev_auth: DevAuth | None = None
     compat: Compat = Compat()
     discovery: DiscoveryRules = DiscoveryRules()
     backends: tuple[Backend, ...] = ()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from portico.registry.access import listening_at
 from portico.registry.load import load
 from portico.registry.model import Backend, Registry
 from portico.registry.problems import InvalidConfig
@@ -24,6 +25,8 @@ class Watch:
     def __init__(self, path: str | os.PathLike[str], *, version: str | None = None) -> None:
         self._path = path
         self._version = version
+        self.origin: str | None = None
+        """Where the gateway listens, once it does."""
         self._stamps: dict[str, _Stamp | None] = {}
         self._last: Registry | InvalidConfig | None = None
 
@@ -43,7 +46,8 @@ class Watch:
 
     def _load(self) -> Registry | InvalidConfig:
         try:
-            return load(self._path, version=self._version)
+            found = load(self._path, version=self._version)
+            return listening_at(found, self.origin) if self.origin else found
         except InvalidConfig as invalid:
             return invalid
 
