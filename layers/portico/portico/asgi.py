@@ -14,6 +14,7 @@ from authz.metadata import document, scopes_of
 from authz.model import Access, Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
 from portico.broker import Broker
+from portico.caller import RequestHeaders
 from portico.catalogue import Catalogue, named_target
 from portico.client import Application, Client, Receive, Scope, Send
 from portico.errors import BackendError
@@ -70,7 +71,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers: dict[str, str] = {}
+        headers = RequestHeaders()
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip()
         repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset()
@@ -103,8 +104,7 @@ class Endpoint:
         principal = await admission.admit(client)
         if isinstance(principal, Principal):
             client.principal = principal
-            # What it is for ends here: backends have credentials of their own.
-            client.headers.pop("authorization", None)
+            client.headers.admit(principal.key)
             mcp = path == "/mcp"
             why = (
                 not_admitted(admission.access, principal)

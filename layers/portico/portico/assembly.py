@@ -15,11 +15,12 @@ from portico.asgi import Admission, Endpoint
 from portico.backends.remote import RemoteBackend
 from portico.broker import Broker
 from portico.client import Application, Receive, Scope, Send
+from portico.credentials.calls import Credentials
 from portico.discovery import STATUS, Discovery
 from portico.http1 import HttpClient
 from portico.publication import Publication
 from portico.registrations import Registrations
-from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch, at, load
+from portico.registry import Backend, InvalidConfig, Registry, UnresolvedReference, Watch, at, load
 from portico.settings import Settings
 from portico.stores import open_store
 from portico.stores.base import Store
@@ -65,7 +66,8 @@ class Portico:
         self._control: Application | None = None
         self._publication = Publication(2 * self._store.poll_s)
         self._discovery = Discovery(self._store, self._publication)
-        self._broker = Broker(self._store, self._publication)
+        self._credentials = Credentials(self._http)
+        self._broker = Broker(self._store, self._publication, self._credentials)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
         self._endpoint.admission = self._admission(registry.access)
 
@@ -151,12 +153,16 @@ class Portico:
         self._broker.backends = {
             name: self._broker.backends[name]
             if name in self._broker.backends and name not in changed
-            else RemoteBackend(backend, self._http, registry.gateway, registry.limits.response_bytes)
+            else self._backend(backend, registry)
             for name, backend in declared.items()
         }
         self._endpoint.rules = self._rules(registry)
         self._endpoint.admission = self._admission(registry.access)
         return changed
+
+    def _backend(self, declared: Backend, registry: Registry) -> RemoteBackend:
+        most = registry.limits.response_bytes
+        return RemoteBackend(declared, self._http, self._credentials, registry.gateway, most)
 
     async def _apply(self, registry: Registry) -> None:
         changed = self._declare(registry)
@@ -230,11 +236,16 @@ async def _repeat(seconds: float, action: Callable[[], Awaitable[object]]) -> No
 
 def check_references(registry: Registry) -> list[str]:
     """Credentials that cannot be had now, for `portico check`."""
+    wanted = {f"backends.{backend.name}.credential": backend.credential for backend in registry.backends}
+    clients = {f"backends.{backend.name}.oauth": backend.oauth for backend in registry.backends}
+    for place, client in {**clients, "auth.login": registry.login}.items():
+        wanted[f"{place}.client_secret"] = client.client_secret if client else None
+    wanted["auth.encryption_key"] = registry.encryption_key
     missing = []
-    for backend in registry.backends:
+    for place, reference in wanted.items():
         try:
-            if backend.credential:
-                backend.credential.resolve()
+            if reference:
+                reference.resolve()
         except UnresolvedReference as error:
-            missing.append(f"backends.{backend.name}.credential: {error}")
+            missing.append(f"{place}: {error}")
     return missing

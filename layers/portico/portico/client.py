@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 from authz.model import Principal
+from portico.caller import RequestHeaders
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
 from portico.protocol.jsonrpc import Id, Message
@@ -34,7 +35,7 @@ class Client:
         scope: Scope,
         receive: Receive,
         send: Send,
-        headers: dict[str, str],
+        headers: RequestHeaders,
         repeated: frozenset[str],
         alias: str | None,
         loop: asyncio.AbstractEventLoop,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from portico.backends.remote import RemoteBackend
+from portico.caller import RequestHeaders
 from portico.catalogue import CHANGE_NOTICES, Catalogue
 from portico.hearing import Opening, hear, opened
 from portico.http1 import Exchange
@@ -57,7 +58,7 @@ class Listening:
         catalogue: Callable[[], Catalogue],
         limits: Limits,
         cursor: Cursor | None,
-        headers: dict[str, str],
+        headers: RequestHeaders,
         nudge: Callable[[str], None],
         streams: Streams,
         closing: asyncio.Event,
@@ -220,10 +221,11 @@ class Listening:
         return found
 
     async def _open_legacy(self, backend: RemoteBackend, upstream: UpstreamSession, last: str) -> Exchange:
-        return await backend.listen(upstream, lines(backend, self._headers), last)
+        return await backend.listen(upstream, await lines(backend, self._headers), last)
 
     async def _open_modern(self, backend: RemoteBackend, uris: list[str], _: str) -> Exchange:
-        return await backend.subscribe({"resourceSubscriptions": uris}, lines(backend, self._headers))
+        sent = await lines(backend, self._headers)
+        return await backend.subscribe({"resourceSubscriptions": uris}, sent)
 
     async def _hear(
         self,

@@ -10,6 +10,7 @@ from portico.registry.model import (
     DiscoveryRules,
     Gateway,
     Limits,
+    OAuth,
     Registry,
     VirtualServer,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "InvalidConfig",
     "Limits",
     "Merged",
+    "OAuth",
     "Problem",
     "Reference",
     "Registry",

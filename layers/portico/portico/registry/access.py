@@ -44,6 +44,8 @@ def read_access(top: Fields, gateway: Gateway) -> Access | None:
     mode: Literal["none", "jwt"] = given.pop("mode", "none")
     given["issuers"] = tuple(_issuer(item, top.report) for item in fields.items("issuers"))
     given["implied_scopes"] = _implied(fields)
+    for elsewhere in ("encryption_key", "login"):  # registry.oauth
+        fields.raw(elsewhere)
     fields.refuse_unknown()
     given["rules"] = tuple(_rule(item, top.report) for item in top.items("policies"))
     if "roles_claim" in given:
