@@ -14,8 +14,9 @@ from portico.errands import Errands
 from portico.http1 import HttpClient
 from portico.protocol import jsonrpc
 from portico.protocol.modern import Envelope
-from portico.registry import Backend, Gateway, Limits
+from portico.registry import Backend, Gateway, Limits, Registry
 from portico.requests import ModernRequest
+from portico.stores.memory import MemoryStore
 from tests.support import config, echo_server, eventually, gateway
 
 ASKS = {"elicitation": {}}
@@ -101,10 +102,18 @@ def test_a_session_that_no_call_comes_for_is_ended(echo, monkeypatch, hung_up):
     assert after["get_streams_open"] == before["get_streams_open"]
 
 
+async def no_one(session: str, elicitation: str) -> None:
+    raise AssertionError((session, elicitation))
+
+
 async def open_one(echo, *, hung_up: bool) -> None:
     http, errands = HttpClient(), Errands()
     backend = RemoteBackend(
-        Backend("s1", echo.url, "s1_", "localhost"), http, Credentials(http), Gateway(), 1 << 20
+        Backend("s1", echo.url, "s1_", "localhost"),
+        http,
+        Credentials(http, MemoryStore(), Registry, no_one),
+        Gateway(),
+        1 << 20,
     )
     message = jsonrpc.read('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}')
     request = ModernRequest(message, {}, merge([]), Envelope("2026-07-28", None, ASKS, None, None))

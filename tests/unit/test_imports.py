@@ -20,7 +20,7 @@ LAYERS = [
     {"client", "observability", "credentials"},
     {"backends", "relay", "mailbox", "requests", "hearing", "registrations"},
     {"tasks"},
-    {"answers"},
+    {"answers", "consenting"},
     {"discovery", "upstream"},
     {"carriers"},
     {"listening", "personal", "subscriptions"},

@@ -42,6 +42,9 @@ from portico.stores.base import Unavailable
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+CONSENT_PATH: Final = "/oauth/"
+TOKENS_PATH: Final = "/oauth/tokens/"
+"""What users have let the gateway do: not open, but theirs."""
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
@@ -105,7 +108,7 @@ class Endpoint:
         if isinstance(principal, Principal):
             client.principal = principal
             client.headers.admit(principal.key)
-            mcp = path == "/mcp"
+            mcp = path == "/mcp" or path.startswith(TOKENS_PATH)
             why = (
                 not_admitted(admission.access, principal)
                 if mcp
@@ -122,6 +125,12 @@ class Endpoint:
             await client.reply(self._metadata(path))
         elif path == "/mcp":
             await self._mcp(client)
+        elif path.startswith(TOKENS_PATH):
+            await client.reply(await self._forget(client, path.removeprefix(TOKENS_PATH)))
+        elif path.startswith(CONSENT_PATH) and client.scope["method"] == "GET":
+            query = client.scope["query_string"].decode("latin-1")
+            pages = self._broker.credentials.wired.pages
+            await client.reply(await pages.answer(path, query, client.headers, self._broker.registry.gateway))
         else:
             await self._other(client, path)
 
@@ -140,6 +149,12 @@ class Endpoint:
             return Reply(404)
         headers = [(b"access-control-allow-origin", b"*"), (b"access-control-max-age", b"3600")]
         return Reply(200, json.dumps(found).encode(), headers=headers)
+
+    async def _forget(self, client: Client, backend: str) -> Reply:
+        """A user's own token for a backend."""
+        if client.scope["method"] != "DELETE":
+            return Reply(405, headers=[(b"allow", b"DELETE")])
+        return Reply(204 if await self._broker.credentials.forget(backend, client.owner) else 404)
 
     async def _control(self, client: Client) -> None:
         """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""
@@ -413,6 +428,8 @@ class Endpoint:
 
 def _is_open(verb: str, path: str) -> bool:
     """A browser asks before it has a token to show, and a client must find out where to get one."""
+    if path.startswith(CONSENT_PATH):
+        return not path.startswith(TOKENS_PATH)
     return path == "/health" or path.startswith(METADATA_PATH) or (path == "/mcp" and verb == "OPTIONS")
 
 

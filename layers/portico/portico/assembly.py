@@ -18,6 +18,7 @@ from portico.client import Application, Receive, Scope, Send
 from portico.credentials.calls import Credentials
 from portico.discovery import STATUS, Discovery
 from portico.http1 import HttpClient
+from portico.protocol import jsonrpc
 from portico.publication import Publication
 from portico.registrations import Registrations
 from portico.registry import Backend, InvalidConfig, Registry, UnresolvedReference, Watch, at, load
@@ -66,7 +67,9 @@ class Portico:
         self._control: Application | None = None
         self._publication = Publication(2 * self._store.poll_s)
         self._discovery = Discovery(self._store, self._publication)
-        self._credentials = Credentials(self._http)
+        self._credentials = Credentials(
+            self._http, self._store, lambda: self._broker.registry, self._consented, alone=loopback
+        )
         self._broker = Broker(self._store, self._publication, self._credentials)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
         self._endpoint.admission = self._admission(registry.access)
@@ -99,6 +102,12 @@ class Portico:
 
     def nudge(self, name: str) -> None:
         self._discovery.nudge(name)
+
+    async def _consented(self, session: str, elicitation: str) -> None:
+        params = {"elicitationId": elicitation}
+        await self._broker.sessions.tell(
+            session, jsonrpc.notification("notifications/elicitation/complete", params)
+        )
 
     def _rules(self, registry: Registry) -> OriginRules:
         gateway = registry.gateway

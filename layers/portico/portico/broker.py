@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from portico import answers
+from portico import answers, consenting
 from portico.backends.remote import RemoteBackend
 from portico.caller import RequestHeaders
 from portico.carriers.legacy import LegacyRelay
@@ -17,7 +17,7 @@ from portico.carriers.modern_to_legacy import ModernToLegacy
 from portico.catalogue import LISTS, Catalogue
 from portico.credentials.calls import Credentials
 from portico.errands import Errands
-from portico.errors import BackendError, BackendUnreachable, EraChanged, Unauthorized
+from portico.errors import BackendError, BackendUnreachable, EraChanged, Unauthorized, UserNeeded
 from portico.http1 import Headers
 from portico.mailbox import Mailbox
 from portico.personal import Personal
@@ -62,7 +62,7 @@ log = logging.getLogger("portico.broker")
 
 class Broker:
     def __init__(self, store: Store, publication: Publication, credentials: Credentials) -> None:
-        self._credentials = credentials
+        self.credentials = credentials
         self.sessions = Sessions(store)
         self.publication = publication
         self.registry = Registry()
@@ -78,6 +78,10 @@ class Broker:
         self._personal = Personal(self.upstream, self._modern_to_legacy.leases, lambda: self.backends)
         self._tasks = Tasks(store)
         self._met: dict[str, tuple[Catalogue, list[Era]]] = {}
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return answers.server_info(self.registry.gateway)
 
     def _limits(self) -> Limits:
         return self.registry.limits
@@ -288,7 +292,7 @@ class Broker:
             lambda: self.publication.view_as(request.catalogue),
             self._modern_to_legacy.leases,
             self.registry.limits,
-            answers.server_info(self.registry.gateway),
+            self._about,
             self.closing,
         )
         return Reply(200, frames=subscription.frames())
@@ -309,11 +313,18 @@ class Broker:
             gone = BackendUnreachable("the backend is not declared any more")
             return refusal(gone.rejection(decision.backend, message.id))
         try:
+            if isinstance(request, ModernRequest) and consenting.is_back(request):
+                found = await consenting.resumed(decision, request, self.credentials, self._about)
+                if isinstance(found, Reply):
+                    return found
+                decision, request = found
             sent = await self._headers(backend, decision, request)
             if isinstance(request, LegacyRequest) and message.kind != "request":
                 return await self._legacy.deliver(backend, decision.body, request.session, sent)
             reply = await self._call(backend, decision, request, sent)
             return await self._tasks.noticed(reply, request, backend.name)
+        except UserNeeded as error:
+            return consenting.needed(error, request, self.credentials, self._about)
         except BackendError as error:
             log.info("backend %s: %s", backend.name, error)
             return refusal(error.rejection(backend.name, message.id))
@@ -323,16 +334,17 @@ class Broker:
     ) -> Reply:
         """Once more with another credential, where the backend has refused the one it got and there may be one."""
         declared = backend.declared
+        session = request.session.id if isinstance(request, LegacyRequest) else ""
         try:
             return await self._in_era(backend, decision, request, sent)
         except Unauthorized as error:
-            if not await self._credentials.again(declared, request.headers, sent):
-                raise await self._credentials.told(declared, error) from None
+            if not await self.credentials.again(declared, request.headers, sent, error):
+                raise await self.credentials.told(declared, request.headers, error, session) from None
         sent = await self._headers(backend, decision, request)
         try:
             return await self._in_era(backend, decision, request, sent)
         except Unauthorized as error:
-            raise await self._credentials.told(declared, error) from None
+            raise await self.credentials.told(declared, request.headers, error, session) from None
 
     async def _in_era(
         self, backend: RemoteBackend, decision: Forward, request: Request, sent: Headers

@@ -147,7 +147,7 @@ class Client:
             await self._send({"type": "http.response.body", "body": sse.encode(reply.body)})
         else:
             headers = self._headers(reply)
-            if reply.body:
+            if reply.body and not any(name == b"content-type" for name, _ in headers):
                 headers.append((b"content-type", b"application/json"))
             headers.append((b"content-length", b"%d" % len(reply.body)))
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from portico.backends.remote import Greeting, RemoteBackend, UnsupportedVersion
 from portico.catalogue import Listing, merge, tool_problem
-from portico.errors import BackendBroken, BackendError
+from portico.errors import BackendBroken, BackendError, Unauthorized
 from portico.hearing import hear, opened
 from portico.http1 import Exchange
 from portico.protocol import versions
@@ -323,6 +323,8 @@ class Discovery:
 
     async def _failed(self, backend: RemoteBackend, failures: int, error: BackendError) -> None:
         log.warning("backend %s: %s", backend.name, error)
+        if isinstance(error, Unauthorized):
+            backend.discovery_refused()
         unfit = isinstance(error, UnsupportedVersion | MissingCapabilities | InvalidTools)
         if unfit or failures >= self._registry.discovery.drop_after_failures:
             await self._store.delete(LISTING, backend.name)

@@ -6,6 +6,7 @@
         ├── BackendTimedOut     504
         ├── BackendBroken       502  answered something that is not MCP
         ├── NoCredential        there is none that the backend would take, and why
+        ├── UserNeeded          its user has to do something first
         └── BackendRefused      its own status: it answered with an HTTP error
             └── Unheard         nothing has been done yet, and the request may be sent again
                 ├── EraChanged      that is not one of the era it was taken for
@@ -108,6 +109,23 @@ class NoCredential(BackendError):
 
     def rejection(self, backend: str, id_: Id) -> Rejection:
         return Rejection(self._status, self.code, str(self), {"backend": backend, **self._data}, id_)
+
+
+class UserNeeded(BackendError):
+    """The user has to open a page before the backend takes his calls."""
+
+    def __init__(self, id_: str, url: str, backend: str) -> None:
+        super().__init__(
+            f"{backend} needs you to let the gateway act for you there: open {url} and try again"
+        )
+        self.id = id_
+        self.url = url
+        self.backend = backend
+
+    @property
+    def asked(self) -> str:
+        """What a client may show beside the address."""
+        return f"Let the gateway act for you at {self.backend}."
 
 
 def refused(status: int, body: bytes, challenge: str = "") -> BackendRefused:

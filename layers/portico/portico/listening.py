@@ -164,6 +164,9 @@ class Listening:
                 if not session.listener or time.monotonic() > self._said_so + SPEAKING_S / 3:
                     await self._speak()
                 self._listen_to(session, late=True)
+                for notice in session.notices:
+                    if await self._sessions.take(notice):
+                        await self._queue.put(notice.value)
             await asyncio.sleep(LOOK_S)
 
     def _be_quiet(self) -> None:

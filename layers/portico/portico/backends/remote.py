@@ -57,6 +57,7 @@ class RemoteBackend:
         self.declared = declared
         self._http = http
         self._credentials = credentials
+        self._shown: Headers = []
         self._client = {"name": gateway.name, "version": gateway.version}
         self._agent = f"portico/{gateway.version}".encode()
         self._limit = response_bytes
@@ -87,7 +88,12 @@ class RemoteBackend:
 
     async def for_discovery(self) -> Headers:
         """The gateway's own credential."""
-        return await self._credentials.for_discovery(self.declared)
+        self._shown = await self._credentials.for_discovery(self.declared)
+        return self._shown
+
+    def discovery_refused(self) -> None:
+        """The next look has another one, if there may be one."""
+        self._credentials.discovery_refused(self.declared, self._shown)
 
     async def post(self, session: UpstreamSession | None, body: bytes, headers: Headers) -> Exchange:
         lines = [JSON, BOTH, (b"user-agent", self._agent), *headers]

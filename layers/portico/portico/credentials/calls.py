@@ -1,23 +1,36 @@
 """The one place that says what a request carries to its backend. What has to be fetched is imported when it is needed."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
 
-from portico.caller import RequestHeaders
+from portico.caller import NOBODY, RequestHeaders
 from portico.credentials.own import bearer, passthrough, static
 from portico.errors import BackendError, NoCredential, Unauthorized
 from portico.http1 import Headers, HttpClient
-from portico.registry import Backend
+from portico.registry import Backend, Registry
+from portico.stores.base import Store
 
 if TYPE_CHECKING:  # slow to import, and most gateways need none of it
-    from portico.credentials.fetched import Fetched
+    from portico.credentials.wiring import Wiring
 
-FETCHED = frozenset({"exchange", "client_credentials"})
+FETCHED: Final = frozenset({"exchange", "client_credentials"})
 
 
 class Credentials:
-    def __init__(self, http: HttpClient) -> None:
-        self._http = http
-        self._made: Fetched | None = None
+    def __init__(
+        self,
+        http: HttpClient,
+        store: Store,
+        registry: Callable[[], Registry],
+        told: Callable[[str, str], Awaitable[None]],
+        *,
+        alone: bool = True,
+    ) -> None:
+        self._given: Any = (http, store, registry, told)
+        self._registry = registry
+        self._alone = alone
+        """Nobody but this machine is served: whoever is not asked who he is, is its one user."""
+        self._wired: Wiring | None = None
 
     async def for_call(self, backend: Backend, headers: RequestHeaders) -> Headers:
         """Raises BackendError: then the backend is not asked at all."""
@@ -29,31 +42,43 @@ class Credentials:
             case "passthrough":
                 return passthrough(backend, headers)
             case "exchange" | "client_credentials":
-                return bearer(await self._fetched.token(backend, headers.caller))
-        return []
+                return bearer(await self.wired.fetched.token(backend, headers.caller))
+            case "user":
+                self._refuse_crowd(headers)
+                token = await self.wired.users.token(backend, headers.caller)
+                return bearer(token) if token else []
 
     async def for_discovery(self, backend: Backend) -> Headers:
         """The gateway's own: the credential, or a token that it has for itself."""
         if backend.credential is not None:
             return static(backend) if "discovery" in backend.credential_use else []
         if backend.call_auth == "client_credentials":
-            return bearer(await self._fetched.token(backend, RequestHeaders().caller))
+            return bearer(await self.wired.fetched.token(backend, NOBODY))
         return []
 
     def discovery_refused(self, backend: Backend, sent: Headers) -> None:
+        """The next time with another token, if it was one."""
         if backend.credential is None and backend.call_auth == "client_credentials":
-            self._fetched.refused(backend, RequestHeaders().caller, _token(sent))
+            self.wired.fetched.refused(backend, NOBODY, _token(sent))
 
-    async def again(self, backend: Backend, headers: RequestHeaders, sent: Headers) -> bool:
+    async def again(
+        self, backend: Backend, headers: RequestHeaders, sent: Headers, refused: Unauthorized
+    ) -> bool:
         """The backend has refused what was sent: whether there may be another credential."""
-        if backend.call_auth not in FETCHED:
-            return False
-        return self._fetched.refused(backend, headers.caller, _token(sent))
+        if backend.call_auth in FETCHED:
+            return self.wired.fetched.refused(backend, headers.caller, _token(sent))
+        if backend.call_auth == "user" and refused.upstream_status == 401:
+            return await self.wired.users.again(backend, headers.caller, _token(sent))
+        return False
 
-    async def told(self, backend: Backend, refused: Unauthorized) -> BackendError:
+    async def told(
+        self, backend: Backend, headers: RequestHeaders, refused: Unauthorized, session: str
+    ) -> BackendError:
         """What the caller is told when that was the last word."""
         if backend.call_auth in ("none", "passthrough"):
             return refused
+        if backend.call_auth == "user":
+            return await self.wired.users.needed(backend, headers.caller, refused, session)
         whose = (
             "the gateway's credential"
             if backend.call_auth == "static"
@@ -62,18 +87,24 @@ class Credentials:
         why = (
             "for this, it lacks a scope" if refused.upstream_status == 403 else "tell the gateway's operator"
         )
-        return NoCredential(
-            502, f"the backend does not take {whose}: {why}", upstreamStatus=refused.upstream_status
-        )
+        text = f"the backend does not take {whose}: {why}"
+        return NoCredential(502, text, upstreamStatus=refused.upstream_status)
+
+    async def forget(self, backend: str, owner: str) -> bool:
+        """Whether this user had a token for it."""
+        return await self.wired.vault.forget(owner, backend)
 
     @property
-    def _fetched(self) -> "Fetched":
-        if self._made is None:
-            from portico.credentials.fetched import Fetched  # noqa: PLC0415
-            from portico.credentials.outbound import Outbound  # noqa: PLC0415
+    def wired(self) -> "Wiring":
+        if self._wired is None:
+            from portico.credentials.wiring import Wiring  # noqa: PLC0415
 
-            self._made = Fetched(Outbound(self._http))
-        return self._made
+            self._wired = Wiring(*self._given)
+        return self._wired
+
+    def _refuse_crowd(self, headers: RequestHeaders) -> None:
+        if not (self._alone or headers.caller.owner):
+            raise NoCredential(403, "whose token this backend wants cannot be told: auth.mode is none")
 
 
 def _token(sent: Headers) -> str:

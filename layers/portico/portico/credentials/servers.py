@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from authz.addresses import is_fetchable
 from portico.credentials.outbound import Outbound, Unfetched
 
 _PARAMETER: Final = re.compile(r'([a-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', re.IGNORECASE)
@@ -25,6 +26,11 @@ class Server:
     pkce: bool = False
     in_form: bool = False
     scopes: tuple[str, ...] = ()
+
+
+def is_fit_for_browsers(server: Server, near: str) -> bool:
+    """PKCE, and an address that a browser may be sent to."""
+    return server.pkce and is_fetchable(server.authorize_url, near)
 
 
 async def server(outbound: Outbound, issuer: str, near: str) -> Server:
@@ -75,6 +81,7 @@ def _server(said: dict[str, Any], issuer: str) -> Server:
 class Resource:
     """What a backend says of itself as a protected resource."""
 
+    name: str
     issuers: tuple[str, ...]
     scopes: tuple[str, ...]
 
@@ -106,7 +113,7 @@ def _resource(said: dict[str, Any], url: str, origin: str) -> Resource:
     below = name.rstrip("/") + "/"
     if whole != name and not ((whole + "/").startswith(below) and below.startswith(f"{origin}/")):
         raise Unfetched("the metadata that the backend names is about another resource")
-    return Resource(_texts(said.get("authorization_servers")), _texts(said.get("scopes_supported")))
+    return Resource(name, _texts(said.get("authorization_servers")), _texts(said.get("scopes_supported")))
 
 
 def parameters(challenge: str) -> dict[str, str]:
