@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from tests.servers.echo import Echo, Message, Receive, Send, read_body, reply, serve
 
+TOOLS = "/.well-known/oauth-protected-resource/tool/"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 
 
@@ -28,13 +29,21 @@ class Guarded:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         base = f"http://{headers['host']}"
+        if scope["path"] == "/guard" and scope["method"] == "GET":
+            await reply(send, 200, json.dumps({"asked": self.asked}).encode())
+            return
         if scope["path"] == "/guard":
+            self.asked = []
             self.wants = json.loads(await read_body(receive))
             await reply(send, 200, b"{}")
             return
         if scope["path"] == METADATA:
             said = {"resource": f"{base}/mcp", "authorization_servers": [self.issuer]}
             await reply(send, 200, json.dumps(said | self.wants.get("metadata", {})).encode())
+            return
+        if scope["path"].startswith(TOOLS) and "tool" in self.wants:
+            self.asked.append(scope["raw_path"].decode())
+            await reply(send, self.wants.get("status", 200), json.dumps(self.wants["tool"]).encode())
             return
         body = await read_body(receive)
         if scope["path"] == "/mcp" and self.guards(body):

@@ -42,6 +42,11 @@ class Guarded(Echo):
     def wants(self, **said: Any) -> None:
         assert fetch(f"{self.base}/guard", said).status == 200
 
+    def asked_for_tools(self) -> list[str]:
+        """The paths of the metadata that it was asked for."""
+        found: list[str] = fetch(f"{self.base}/guard").json()["asked"]
+        return found
+
 
 def authorization_server() -> Authorization:
     return Authorization(module("tests.servers.authorization"))

@@ -38,6 +38,7 @@ from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 from portico.stores.base import Unavailable
+from portico.toolmetadata import preferred
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
@@ -122,15 +123,13 @@ class Endpoint:
 
     async def _admitted(self, client: Client, path: str) -> None:
         if path.startswith(METADATA_PATH):
-            await client.reply(self._metadata(path))
+            broker, own = self._broker, self._metadata(path)
+            now = broker.publication.current
+            await client.reply(await preferred(path, own, broker.registry, now, broker.credentials))
         elif path == "/mcp":
             await self._mcp(client)
-        elif path.startswith(TOKENS_PATH):
-            await client.reply(await self._forget(client, path.removeprefix(TOKENS_PATH)))
-        elif path.startswith(CONSENT_PATH) and client.scope["method"] == "GET":
-            query = client.scope["query_string"].decode("latin-1")
-            pages = self._broker.credentials.wired.pages
-            await client.reply(await pages.answer(path, query, client.headers, self._broker.registry.gateway))
+        elif path.startswith(CONSENT_PATH):
+            await client.reply(await self._oauth(client, path))
         else:
             await self._other(client, path)
 
@@ -150,11 +149,18 @@ class Endpoint:
         headers = [(b"access-control-allow-origin", b"*"), (b"access-control-max-age", b"3600")]
         return Reply(200, json.dumps(found).encode(), headers=headers)
 
-    async def _forget(self, client: Client, backend: str) -> Reply:
-        """A user's own token for a backend."""
-        if client.scope["method"] != "DELETE":
-            return Reply(405, headers=[(b"allow", b"DELETE")])
-        return Reply(204 if await self._broker.credentials.forget(backend, client.owner) else 404)
+    async def _oauth(self, client: Client, path: str) -> Reply:
+        """The pages on which users let the gateway act for them; and what they have let it do, to be taken back."""
+        credentials, verb = self._broker.credentials, client.scope["method"]
+        theirs = path.startswith(TOKENS_PATH)
+        allowed = "DELETE" if theirs else "GET"
+        if verb != allowed:
+            return Reply(405, headers=[(b"allow", allowed.encode())])
+        if theirs:
+            known = await credentials.forget(path.removeprefix(TOKENS_PATH), client.owner)
+            return Reply(204 if known else 404)
+        query, gateway = client.scope["query_string"].decode("latin-1"), self._broker.registry.gateway
+        return await credentials.wired.pages.answer(path, query, client.headers, gateway)
 
     async def _control(self, client: Client) -> None:
         """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""

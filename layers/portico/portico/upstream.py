@@ -8,7 +8,7 @@ from portico.backends.remote import RemoteBackend
 from portico.caller import RequestHeaders
 from portico.catalogue import Catalogue
 from portico.errands import Errands
-from portico.errors import BackendError, BackendRefused, BackendUnreachable, Unheard
+from portico.errors import BackendError, BackendRefused, BackendUnreachable, EraChanged, Unauthorized
 from portico.http1 import Headers
 from portico.registry import Limits
 from portico.sessions import Session, Sessions, Streams, UpstreamSession
@@ -69,8 +69,11 @@ class Upstream:
             made, _ = await backend.initialize(
                 session.version, session.client, session.capabilities, sent, seconds
             )
-        except Unheard:
+        except EraChanged:
             raise
+        except Unauthorized as error:
+            text = f"failed to create session for mcp server ({error})"
+            raise Unauthorized(error.upstream_status, text, error.challenge) from None
         except BackendRefused as error:
             text = f"failed to create session for mcp server ({error})"
             raise BackendRefused(error.upstream_status, text) from None

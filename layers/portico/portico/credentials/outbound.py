@@ -37,7 +37,7 @@ class Outbound:
     async def get(
         self, url: str, near: str, *, authority: bytes | None = None, ca_cert: str | None = None
     ) -> Answer:
-        """`near`: who named the address; itself, where an operator did."""
+        """`near`: who named the address; itself, where an operator did, who may name what he likes."""
         return await self._ask(b"GET", url, near, [], b"", authority, ca_cert)
 
     async def post(self, url: str, near: str, form: dict[str, str], headers: Headers) -> Answer:
@@ -56,7 +56,7 @@ class Outbound:
         authority: bytes | None = None,
         ca_cert: str | None = None,
     ) -> Answer:
-        if not is_fetchable(url, near):
+        if url != near and not is_fetchable(url, near):
             raise Unfetched(
                 f"{_shown(url)} is no address to be asked: it must be https, with a host and no user"
             )

@@ -102,11 +102,11 @@ async def resource(outbound: Outbound, url: str, challenge: str, ca_cert: str | 
             problem = error
             continue
         if answer.status == 200 and answer.said:
-            return _resource(answer.said, url, origin)
+            return about(answer.said, url, origin)
     raise problem
 
 
-def _resource(said: dict[str, Any], url: str, origin: str) -> Resource:
+def about(said: dict[str, Any], url: str, origin: str) -> Resource:
     """It must be about this backend: its URL, or what stands before it."""
     name = _text(said.get("resource"))
     whole = url.partition("?")[0]

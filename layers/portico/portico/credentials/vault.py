@@ -5,13 +5,15 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from portico.credentials.endpoint import ClientIdentity
-from portico.credentials.sealing import Keys, keys_for
 from portico.errors import NoCredential
 from portico.registry import Registry
 from portico.stores.base import Conflict, Record, Store
+
+if TYPE_CHECKING:
+    from portico.credentials.sealing import Keys
 
 KEPT_S: Final = 180 * 86_400.0
 """A token that nobody has used for so long is forgotten."""
@@ -42,11 +44,13 @@ class Vault:
         self._made_from: object = None
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> "Keys":
         """Raises NoCredential."""
         registry = self._registry()
         made_from = (registry.encryption_key, registry.store)
         if self._keys is None or self._made_from != made_from:
+            from portico.credentials.sealing import keys_for  # noqa: PLC0415 - ciphers are slow to import
+
             self._keys, self._made_from = keys_for(registry), made_from
         if self._keys is None:
             raise NoCredential(

@@ -1,9 +1,11 @@
 """The parts of it that talk to authorization servers, put together when they are first needed."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from portico.credentials.consents import Consents
 from portico.credentials.fetched import Fetched
+from portico.credentials.kept import Kept
 from portico.credentials.outbound import Outbound
 from portico.credentials.pages import Pages
 from portico.credentials.user import Users
@@ -26,4 +28,6 @@ class Wiring:
         self.vault = Vault(store, registry)
         self.consents = Consents(self.outbound, self.vault, registry, told)
         self.users = Users(self.outbound, self.vault, self.consents)
+        self.documents: Kept[dict[str, Any]] = Kept()
+        """What backends say of their tools."""
         self.pages = Pages(self.consents)

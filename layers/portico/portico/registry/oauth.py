@@ -71,6 +71,9 @@ def check_call_auth(backend: Backend, fields: Fields) -> None:
     if way in ("none", "static") and oauth:
         known = "exchange, client_credentials, user or passthrough, since there is oauth"
         fields.problem("call_auth", known, quoted(way))
+    if way == "user" and oauth and oauth.client_id and not oauth.issuer:
+        known = "whose client that is: another server must not be shown its secret"
+        fields.section("oauth").problem("issuer", known, shown(None))
     if way in _FETCHED:
         _check_client(backend, fields)
 
