@@ -173,6 +173,18 @@ def test_a_gateway_that_the_server_does_not_know_is_the_operators_business(serve
         assert "tell its operator" in refused.error["message"]
 
 
+@pytest.mark.parametrize("way", ["exchange", "client_credentials"])
+def test_a_scope_that_the_fetched_token_lacks_is_named(server, backend, way):
+    """G1.82"""
+    with started(declared(server, backend, way)) as process:
+        client, _ = client_of(process, server)
+        backend.wants(scope="write")
+        for refused in (client.call("g_echo", {"text": "hi"}), client.call26("g_echo", {"text": "hi"})):
+            assert refused.status == 403
+            assert refused.error["data"]["scopes"] == ["write"]
+        assert len(server.seen()) == 1
+
+
 def test_where_there_is_no_other_credential_the_gateways_own_token_lists_too(server, backend):
     """G1.38"""
     backend.wants(all=True)

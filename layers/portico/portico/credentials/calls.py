@@ -65,9 +65,11 @@ class Credentials:
         self, backend: Backend, headers: RequestHeaders, sent: Headers, refused: Unauthorized
     ) -> bool:
         """The backend has refused what was sent: whether there may be another credential."""
+        if refused.upstream_status != 401:
+            return False
         if backend.call_auth in FETCHED:
             return self.wired.fetched.refused(backend, headers.caller, _token(sent))
-        if backend.call_auth == "user" and refused.upstream_status == 401:
+        if backend.call_auth == "user":
             return await self.wired.users.again(backend, headers.caller, _token(sent))
         return False
 
@@ -84,10 +86,15 @@ class Credentials:
             if backend.call_auth == "static"
             else "the token that was fetched for it"
         )
-        why = (
-            "for this, it lacks a scope" if refused.upstream_status == 403 else "tell the gateway's operator"
-        )
-        text = f"the backend does not take {whose}: {why}"
+        if refused.upstream_status == 403:
+            from portico.credentials.servers import scopes_of  # noqa: PLC0415
+
+            scopes = list(scopes_of(refused.challenge))
+            text = (
+                f"the backend wants a scope that {whose} lacks: {' '.join(scopes) or 'it does not say which'}"
+            )
+            return NoCredential(403, text, scopes=scopes)
+        text = f"the backend does not take {whose}: tell the gateway's operator"
         return NoCredential(502, text, upstreamStatus=refused.upstream_status)
 
     async def forget(self, backend: str, owner: str) -> bool:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from authz.addresses import is_fetchable
 from portico.credentials.outbound import Outbound, Unfetched
 
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _PARAMETER: Final = re.compile(r'([a-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))', re.IGNORECASE)
 
 
@@ -126,7 +127,9 @@ def parameters(challenge: str) -> dict[str, str]:
 
 
 def scopes_of(challenge: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(parameters(challenge).get("scope", "").split()))
+    """Those that are what a scope may be, and no more of them than anybody needs."""
+    said = parameters(challenge).get("scope", "").split()
+    return tuple(dict.fromkeys(scope for scope in said if _SCOPE.fullmatch(scope)))[:50]
 
 
 def _text(value: Any) -> str:
