@@ -6,27 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support import config, echo_server, eventually, gateway
-from tests.support.authorization import SECRET, authorization_server, guarded_server, went
+from tests.support.authorization import SECRET, went
 
 RESOURCE = "https://gw.example.com/mcp"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with authorization_server() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def backend(server):
-    with guarded_server(server.issuer) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def as_at_first(server, backend):
-    server.control("reset")
-    backend.wants()
 
 
 def declared(server, backend, way, **oauth):

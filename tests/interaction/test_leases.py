@@ -14,9 +14,8 @@ from portico.errands import Errands
 from portico.http1 import HttpClient
 from portico.protocol import jsonrpc
 from portico.protocol.modern import Envelope
-from portico.registry import Backend, Gateway, Limits, Registry
+from portico.registry import Backend, Gateway, Limits
 from portico.requests import ModernRequest
-from portico.stores.memory import MemoryStore
 from tests.support import config, echo_server, eventually, gateway
 
 ASKS = {"elicitation": {}}
@@ -102,8 +101,8 @@ def test_a_session_that_no_call_comes_for_is_ended(echo, monkeypatch, hung_up):
     assert after["get_streams_open"] == before["get_streams_open"]
 
 
-async def no_one(session: str, elicitation: str) -> None:
-    raise AssertionError((session, elicitation))
+def unwired():
+    raise AssertionError("nothing is to be fetched")
 
 
 async def open_one(echo, *, hung_up: bool) -> None:
@@ -111,7 +110,7 @@ async def open_one(echo, *, hung_up: bool) -> None:
     backend = RemoteBackend(
         Backend("s1", echo.url, "s1_", "localhost"),
         http,
-        Credentials(http, MemoryStore(), Registry, no_one),
+        Credentials(unwired),
         Gateway(),
         1 << 20,
     )

@@ -5,22 +5,9 @@ import json
 import pytest
 
 from tests.support import config, fetch, gateway
-from tests.support.authorization import authorization_server, guarded_server
 
 BASE = "https://gw.example.com"
 WELL_KNOWN = "/.well-known/oauth-protected-resource/tool"
-
-
-@pytest.fixture(scope="module")
-def server():
-    with authorization_server() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def backend(server):
-    with guarded_server(server.issuer) as made:
-        yield made
 
 
 @pytest.fixture

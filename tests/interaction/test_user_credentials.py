@@ -2,34 +2,20 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
+from anyio import to_thread
+from mcp import Client, types
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 
 from tests.support import config, eventually, fetch, gateway
-from tests.support.authorization import Browser, authorization_server, guarded_server, went
+from tests.support.authorization import Browser, guarded_server, went
 
 PUBLIC = "http://gw.test:8088"
 RESOURCE = f"{PUBLIC}/mcp"
 SHOWS = {"elicitation": {"form": {}, "url": {}}}
-
-
-@pytest.fixture(scope="module")
-def server():
-    with authorization_server() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def backend(server):
-    with guarded_server(server.issuer) as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def as_at_first(server, backend):
-    server.control("reset")
-    backend.wants()
 
 
 def declared(server, backend, store="memory", **own):
@@ -380,3 +366,58 @@ def test_a_token_never_goes_to_another_place_than_it_was_given_for(server, backe
         assert eventually(lambda: other.seen("tools/list"))
         asked(client_of(process, server))
         assert "authorization" not in json.dumps(other.seen("tools/call"))
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_python_sdk_sends_its_user_to_the_page_and_its_call_goes_through(server, backend, era):
+    """G1.82: a client that other people wrote; a modern one by itself, a legacy one calls again."""
+    own = config(("g", backend.url, {"call_auth": "user"}), gateway={"public_url": PUBLIC})
+    with gateway(own) as process:
+        visited = []
+
+        async def elicited(context, params):
+            visited.append(params.url)
+            await to_thread.run_sync(Browser(process, PUBLIC).consent, params.url)
+            return types.ElicitResult(action="accept")
+
+        mode = {"mode": "legacy"} if era == "legacy" else {}
+        async with Client(process.url, elicitation_callback=elicited, **mode) as client:
+            if era == "legacy":
+                with pytest.raises(MCPError) as refused:
+                    await client.call_tool("g_echo", {"text": "hi"})
+                needed = UrlElicitationRequiredError.from_error(refused.value.error)
+                await elicited(None, needed.elicitations[0])
+            answer = await client.call_tool("g_echo", {"text": "hi"})
+            assert answer.content[0].text == "hi"
+        assert len(visited) == 1
+
+
+@pytest.mark.serve_only("two processes on one file")
+def test_the_browser_may_come_to_another_process_than_the_call(server, backend, tmp_path):
+    """G1.92, G1.82: and each step of it to another one again."""
+    own = declared(server, backend, f"sqlite:{tmp_path}/p.db")
+    with gateway(own) as one, gateway(own) as two:
+        client = client_of(one, server)
+        stream = client.stream()
+        url = asked(client)
+        browser, other = Browser(two, PUBLIC), Browser(one, PUBLIC)
+        hop = browser.get(browser.onward(browser.get(url)))
+        back = browser.get(hop.headers["location"]).headers["location"]
+        other.cookies = browser.cookies
+        assert browser.follow(other.get(back).headers["location"]).status == 200
+        assert stream.wait_for("notifications/elicitation/complete")
+        assert went(client.call("g_echo", {"text": "hi"}))
+        assert went(client_of(two, server).call26("g_echo", {"text": "hi"}))
+
+
+def test_a_refresh_that_many_calls_need_is_asked_for_once(server, backend):
+    """G1.82: a refresh token is good for one"""
+    with gateway(declared(server, backend)) as process:
+        client = client_of(process, server)
+        server.set(expires_in=5)
+        Browser(process, PUBLIC).consent(asked(client))
+        server.set(expires_in=3600, delay=0.3)
+        with ThreadPoolExecutor(50) as pool:
+            answers = list(pool.map(lambda _: client.call("g_echo", {"text": "hi"}), range(50)))
+        assert all(went(answer) for answer in answers)
+        assert len([entry for entry in server.seen() if entry["said"]["grant_type"] == "refresh_token"]) == 1

@@ -9,6 +9,7 @@ import pytest
 
 from authz.model import Access, Issuer
 from portico.caller import RequestHeaders
+from portico.credentials.calls import Credentials
 from portico.credentials.endpoint import Token
 from portico.credentials.kept import RETRY_S, YOUNG_S, Good, Kept
 from portico.credentials.own import audiences, passthrough
@@ -334,3 +335,18 @@ def test_what_is_declared_of_oauth_is_shown_without_its_secret():
         "client_secret": "env:S",
         "scopes": ["a"],
     }
+
+
+def test_where_others_are_served_a_user_without_a_name_has_no_token():
+    """G1.82: all of them would share one"""
+
+    async def run() -> None:
+        backend = Backend("b", "https://b", "b_", "b", call_auth="user")
+        with pytest.raises(NoCredential, match=r"auth\.mode is none"):
+            await Credentials(unwired, alone=False).for_call(backend, RequestHeaders())
+
+    asyncio.run(run())
+
+
+def unwired():
+    raise AssertionError("nothing is to be fetched")

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from authz.model import Access
 from authz.origins import OriginRules
@@ -25,6 +25,9 @@ from portico.registry import Backend, InvalidConfig, Registry, UnresolvedReferen
 from portico.settings import Settings
 from portico.stores import open_store
 from portico.stores.base import Store
+
+if TYPE_CHECKING:
+    from portico.credentials.wiring import Wiring
 
 RELOAD_S = 0.5
 SWEEP_S = 60.0
@@ -67,9 +70,7 @@ class Portico:
         self._control: Application | None = None
         self._publication = Publication(2 * self._store.poll_s)
         self._discovery = Discovery(self._store, self._publication)
-        self._credentials = Credentials(
-            self._http, self._store, lambda: self._broker.registry, self._consented, alone=loopback
-        )
+        self._credentials = Credentials(self._wire, alone=loopback)
         self._broker = Broker(self._store, self._publication, self._credentials)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
         self._endpoint.admission = self._admission(registry.access)
@@ -102,6 +103,11 @@ class Portico:
 
     def nudge(self, name: str) -> None:
         self._discovery.nudge(name)
+
+    def _wire(self) -> "Wiring":
+        from portico.credentials.wiring import Wiring  # noqa: PLC0415 - most gateways need none of it
+
+        return Wiring(self._http, self._store, lambda: self._broker.registry, self._consented)
 
     async def _consented(self, session: str, elicitation: str) -> None:
         params = {"elicitationId": elicitation}

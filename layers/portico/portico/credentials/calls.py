@@ -1,14 +1,13 @@
 """The one place that says what a request carries to its backend. What has to be fetched is imported when it is needed."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from portico.caller import NOBODY, RequestHeaders
 from portico.credentials.own import bearer, passthrough, static
 from portico.errors import BackendError, NoCredential, Unauthorized
-from portico.http1 import Headers, HttpClient
-from portico.registry import Backend, Registry
-from portico.stores.base import Store
+from portico.http1 import Headers
+from portico.registry import Backend
 
 if TYPE_CHECKING:  # slow to import, and most gateways need none of it
     from portico.credentials.wiring import Wiring
@@ -17,17 +16,8 @@ FETCHED: Final = frozenset({"exchange", "client_credentials"})
 
 
 class Credentials:
-    def __init__(
-        self,
-        http: HttpClient,
-        store: Store,
-        registry: Callable[[], Registry],
-        told: Callable[[str, str], Awaitable[None]],
-        *,
-        alone: bool = True,
-    ) -> None:
-        self._given: Any = (http, store, registry, told)
-        self._registry = registry
+    def __init__(self, wire: "Callable[[], Wiring]", *, alone: bool = True) -> None:
+        self._wire = wire
         self._alone = alone
         """Nobody but this machine is served: whoever is not asked who he is, is its one user."""
         self._wired: Wiring | None = None
@@ -104,9 +94,7 @@ class Credentials:
     @property
     def wired(self) -> "Wiring":
         if self._wired is None:
-            from portico.credentials.wiring import Wiring  # noqa: PLC0415
-
-            self._wired = Wiring(*self._given)
+            self._wired = self._wire()
         return self._wired
 
     def _refuse_crowd(self, headers: RequestHeaders) -> None:
