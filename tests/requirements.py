@@ -103,11 +103,12 @@ REQUIREMENTS = {
     "G1.72": "Keys are fetched once for all, again for an unknown key, and kept while they cannot be had.",
     "G1.74": "Rules choose by backend and tool what a token must have.",
     "G1.75": "Who lacks a scope is told which, with the tool's own metadata.",
+    "G1.77": "A backend's own metadata of a tool is answered, as clients of the gateway may use it.",
     "G1.78": "The metadata of a tool has the scopes that it needs.",
     "G1.79": "Of an unknown tool there is no metadata.",
     "G1.80": "With the missing scope the same call goes through.",
     "G1.81": "Roles may be per server and tool, as Kuadrant has them.",
-    "G1.82": "The client's token stays at the gateway.",
+    "G1.82": "The client's token stays here, or is exchanged or replaced; a user's own is asked for, and kept sealed.",
     # Notifications
     "G1.87": "GET opens a stream for those who have a session and take one.",
     "G1.88": "Every client is told of a change once.",

@@ -9,6 +9,7 @@ import pytest
 from portico.backends.remote import RemoteBackend
 from portico.carriers import leases
 from portico.catalogue import merge
+from portico.credentials.calls import Credentials
 from portico.errands import Errands
 from portico.http1 import HttpClient
 from portico.protocol import jsonrpc
@@ -100,9 +101,19 @@ def test_a_session_that_no_call_comes_for_is_ended(echo, monkeypatch, hung_up):
     assert after["get_streams_open"] == before["get_streams_open"]
 
 
+def unwired():
+    raise AssertionError("nothing is to be fetched")
+
+
 async def open_one(echo, *, hung_up: bool) -> None:
     http, errands = HttpClient(), Errands()
-    backend = RemoteBackend(Backend("s1", echo.url, "s1_", "localhost"), http, Gateway(), 1 << 20)
+    backend = RemoteBackend(
+        Backend("s1", echo.url, "s1_", "localhost"),
+        http,
+        Credentials(unwired),
+        Gateway(),
+        1 << 20,
+    )
     message = jsonrpc.read('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}')
     request = ModernRequest(message, {}, merge([]), Envelope("2026-07-28", None, ASKS, None, None))
     kept, deleted = leases.Leases(errands, Limits), echo.counters()["deleted_sessions"]

@@ -75,14 +75,14 @@ def test_a_line_says_what_became_of_a_call_and_none_shows_a_secret(logging):
     client = logging.client(headers={"Authorization": f"Bearer {TOKEN}"})
     client.init()
     assert client.call("s1_echo", {"text": "a"}).text == "a"
-    for tool in ("tell_call", "own_call"):
-        assert client.call(tool).status == 401
+    for tool, status in (("tell_call", 401), ("own_call", 502)):
+        assert client.call(tool).status == status
     client.call("nope\nERROR portico: forged")
     client.post(dump({"jsonrpc": "2.0", "id": 1, "method": f"{TOKEN}/x"}))
     lines = [
         ("s1_echo", "s1", "ok", 200),
         ("tell_call", "tell", "backend_error", 401),
-        ("own_call", "own", "backend_error", 401),
+        ("own_call", "own", "backend_error", 502),
     ]
     eventually(lambda: "/x" in logging.stderr(), 10)
     written = logging.stderr()

@@ -16,10 +16,11 @@ LAYERS = [
     {"protocol"},
     {"redaction"},
     {"errors", "loglines", "catalogue", "registry", "replies", "settings", "signing", "status"},
-    {"router", "publication", "http1", "stores", "sessions", "errands", "client", "observability"},
+    {"router", "publication", "http1", "stores", "sessions", "errands", "caller"},
+    {"client", "observability", "credentials"},
     {"backends", "relay", "mailbox", "requests", "hearing", "registrations"},
     {"tasks"},
-    {"answers"},
+    {"answers", "consenting", "toolmetadata"},
     {"discovery", "upstream"},
     {"carriers"},
     {"listening", "personal", "subscriptions"},
@@ -76,3 +77,15 @@ def test_the_gateway_starts_without_what_only_some_need():
     seen = "import sys, portico.cli; print({'fastapi', 'pydantic', 'boto3'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_ciphers_are_imported_when_a_users_token_is_kept_and_not_before():
+    seen = (
+        "import sys, portico.assembly, portico.credentials.wiring, portico.toolmetadata;"
+        "print({'cryptography', 'jwt'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+    light = "import sys, portico.assembly; print('portico.credentials.consents' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -46,6 +46,7 @@ def test_a_full_file_is_read_field_by_field():
         enabled=False,
         credential=Reference("env", "ZULU"),
         credential_use=frozenset({"discovery", "call"}),
+        call_auth="static",
         ca_cert=Reference("file", "etc/certs/zulu.pem"),
         forward_headers=("x-acme-*", "traceparent"),
         user_specific_list=True,

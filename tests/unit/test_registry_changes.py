@@ -11,6 +11,7 @@ import pytest
 from portico.registry import (
     Backend,
     InvalidConfig,
+    OAuth,
     Reference,
     Registry,
     Watch,
@@ -149,6 +150,7 @@ CHANGED = {
     "tags": ("other",),
     "credential_use": frozenset({"call"}),
     "call_auth": "passthrough",
+    "oauth": OAuth(client_id="other"),
     "forward_headers": (),
     "token_url": "http://other/",
 }

@@ -14,6 +14,7 @@ from authz.metadata import document, scopes_of
 from authz.model import Access, Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
 from portico.broker import Broker
+from portico.caller import RequestHeaders
 from portico.catalogue import Catalogue, named_target
 from portico.client import Application, Client, Receive, Scope, Send
 from portico.errors import BackendError
@@ -37,6 +38,7 @@ from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 from portico.stores.base import Unavailable
+from portico.toolmetadata import preferred
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
@@ -46,6 +48,9 @@ ISSUING_PATHS: Final = (
     "/.well-known/openid-configuration",
 )
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+CONSENT_PATH: Final = "/oauth/"
+TOKENS_PATH: Final = "/oauth/tokens/"
+"""What users have let the gateway do: not open, but theirs."""
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
@@ -85,7 +90,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        headers: dict[str, str] = {}
+        headers = RequestHeaders()
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip()
         repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset()
@@ -121,9 +126,8 @@ class Endpoint:
         principal = await admission.admit(client)
         if isinstance(principal, Principal):
             client.principal = principal
-            # What it is for ends here: backends have credentials of their own.
-            client.headers.pop("authorization", None)
-            mcp = path == "/mcp"
+            client.headers.admit(principal.key)
+            mcp = path == "/mcp" or path.startswith(TOKENS_PATH)
             why = (
                 not_admitted(admission.access, principal)
                 if mcp
@@ -137,9 +141,13 @@ class Endpoint:
 
     async def _admitted(self, client: Client, path: str) -> None:
         if path.startswith(METADATA_PATH):
-            await client.reply(self._metadata(path))
+            broker, own = self._broker, self._metadata(path)
+            now = broker.publication.current
+            await client.reply(await preferred(path, own, broker.registry, now, broker.credentials))
         elif path == "/mcp":
             await self._mcp(client)
+        elif path.startswith(CONSENT_PATH):
+            await client.reply(await self._oauth(client, path))
         else:
             await self._other(client, path)
 
@@ -162,6 +170,19 @@ class Endpoint:
             (b"access-control-max-age", b"3600"),
         ]
         return Reply(200, json.dumps(found).encode(), headers=headers)
+
+    async def _oauth(self, client: Client, path: str) -> Reply:
+        """The pages on which users let the gateway act for them; and what they have let it do, to be taken back."""
+        credentials, verb = self._broker.credentials, client.scope["method"]
+        theirs = path.startswith(TOKENS_PATH)
+        allowed = "DELETE" if theirs else "GET"
+        if verb != allowed:
+            return Reply(405, headers=[(b"allow", allowed.encode())])
+        if theirs:
+            known = await credentials.forget(path.removeprefix(TOKENS_PATH), client.owner)
+            return Reply(204 if known else 404)
+        query, gateway = client.scope["query_string"].decode("latin-1"), self._broker.registry.gateway
+        return await credentials.wired.pages.answer(path, query, client.headers, gateway)
 
     async def _control(self, client: Client) -> None:
         """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""
@@ -435,6 +456,8 @@ class Endpoint:
 
 def _is_open(verb: str, path: str) -> bool:
     """A browser asks before it has a token to show, and a client must find out where to get one."""
+    if path.startswith(CONSENT_PATH):
+        return not path.startswith(TOKENS_PATH)
     return path == "/health" or path.startswith(METADATA_PATH) or (path == "/mcp" and verb == "OPTIONS")
 
 

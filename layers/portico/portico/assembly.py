@@ -15,16 +15,19 @@ from portico.asgi import Admission, Endpoint
 from portico.backends.remote import RemoteBackend
 from portico.broker import Broker
 from portico.client import Application, Receive, Scope, Send
+from portico.credentials.calls import Credentials
 from portico.discovery import STATUS, Discovery
 from portico.http1 import HttpClient
+from portico.protocol import jsonrpc
 from portico.publication import Publication
 from portico.registrations import Registrations
-from portico.registry import InvalidConfig, Registry, UnresolvedReference, Watch, at, load
+from portico.registry import Backend, InvalidConfig, Registry, UnresolvedReference, Watch, at, load
 from portico.settings import Settings
 from portico.stores import open_store
 from portico.stores.base import Store
 
-if TYPE_CHECKING:  # not there where the gateway is deployed
+if TYPE_CHECKING:  # the one is slow to import, the other not there where the gateway is deployed
+    from portico.credentials.wiring import Wiring
     from portico.devauth.application import DevAuth
 
 RELOAD_S = 0.5
@@ -72,7 +75,8 @@ class Portico:
         self._control: Application | None = None
         self._publication = Publication(2 * self._store.poll_s)
         self._discovery = Discovery(self._store, self._publication)
-        self._broker = Broker(self._store, self._publication)
+        self._credentials = Credentials(self._wire, alone=loopback)
+        self._broker = Broker(self._store, self._publication, self._credentials)
         self._endpoint = Endpoint(self._broker, self, self._rules(registry))
         self.dev_auth: DevAuth | None = None
         """What issues tokens, once it has been declared."""
@@ -106,6 +110,17 @@ class Portico:
 
     def nudge(self, name: str) -> None:
         self._discovery.nudge(name)
+
+    def _wire(self) -> "Wiring":
+        from portico.credentials.wiring import Wiring  # noqa: PLC0415 - most gateways need none of it
+
+        return Wiring(self._http, self._store, lambda: self._broker.registry, self._consented)
+
+    async def _consented(self, session: str, elicitation: str) -> None:
+        params = {"elicitationId": elicitation}
+        await self._broker.sessions.tell(
+            session, jsonrpc.notification("notifications/elicitation/complete", params)
+        )
 
     def _rules(self, registry: Registry) -> OriginRules:
         gateway = registry.gateway
@@ -179,12 +194,16 @@ class Portico:
         self._broker.backends = {
             name: self._broker.backends[name]
             if name in self._broker.backends and name not in changed
-            else RemoteBackend(backend, self._http, registry.gateway, registry.limits.response_bytes)
+            else self._backend(backend, registry)
             for name, backend in declared.items()
         }
         self._endpoint.rules = self._rules(registry)
         self._admit(registry)
         return changed
+
+    def _backend(self, declared: Backend, registry: Registry) -> RemoteBackend:
+        most = registry.limits.response_bytes
+        return RemoteBackend(declared, self._http, self._credentials, registry.gateway, most)
 
     async def _apply(self, registry: Registry) -> None:
         changed = self._declare(registry)
@@ -261,11 +280,16 @@ async def _repeat(seconds: float, action: Callable[[], Awaitable[object]]) -> No
 
 def check_references(registry: Registry) -> list[str]:
     """Credentials that cannot be had now, for `portico check`."""
+    wanted = {f"backends.{backend.name}.credential": backend.credential for backend in registry.backends}
+    clients = {f"backends.{backend.name}.oauth": backend.oauth for backend in registry.backends}
+    for place, client in {**clients, "auth.login": registry.login}.items():
+        wanted[f"{place}.client_secret"] = client.client_secret if client else None
+    wanted["auth.encryption_key"] = registry.encryption_key
     missing = []
-    for backend in registry.backends:
+    for place, reference in wanted.items():
         try:
-            if backend.credential:
-                backend.credential.resolve()
+            if reference:
+                reference.resolve()
         except UnresolvedReference as error:
-            missing.append(f"backends.{backend.name}.credential: {error}")
+            missing.append(f"{place}: {error}")
     return missing

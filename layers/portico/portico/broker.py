@@ -7,15 +7,17 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from portico import answers
+from portico import answers, consenting
 from portico.backends.remote import RemoteBackend
+from portico.caller import RequestHeaders
 from portico.carriers.legacy import LegacyRelay
 from portico.carriers.legacy_to_modern import LegacyToModern, call_box
 from portico.carriers.modern import ModernRelay
 from portico.carriers.modern_to_legacy import ModernToLegacy
 from portico.catalogue import LISTS, Catalogue
+from portico.credentials.calls import Credentials
 from portico.errands import Errands
-from portico.errors import BackendError, BackendUnreachable, EraChanged
+from portico.errors import BackendError, BackendUnreachable, EraChanged, Unauthorized, UserNeeded
 from portico.http1 import Headers
 from portico.mailbox import Mailbox
 from portico.personal import Personal
@@ -27,7 +29,7 @@ from portico.protocol.versions import Era
 from portico.publication import Publication
 from portico.registry import Limits, Registry
 from portico.replies import Reply, once, refusal
-from portico.requests import LegacyRequest, ModernRequest, Request, RequestHeaders
+from portico.requests import LegacyRequest, ModernRequest, Request
 from portico.router import (
     Answer,
     Decision,
@@ -59,7 +61,8 @@ log = logging.getLogger("portico.broker")
 
 
 class Broker:
-    def __init__(self, store: Store, publication: Publication) -> None:
+    def __init__(self, store: Store, publication: Publication, credentials: Credentials) -> None:
+        self.credentials = credentials
         self.sessions = Sessions(store)
         self.publication = publication
         self.registry = Registry()
@@ -75,6 +78,10 @@ class Broker:
         self._personal = Personal(self.upstream, self._modern_to_legacy.leases, lambda: self.backends)
         self._tasks = Tasks(store)
         self._met: dict[str, tuple[Catalogue, list[Era]]] = {}
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        return answers.server_info(self.registry.gateway)
 
     def _limits(self) -> Limits:
         return self.registry.limits
@@ -151,7 +158,7 @@ class Broker:
         for name, upstream in session.upstream.items():
             backend = self.backends.get(name)
             if backend is not None:
-                self._errands.run(backend.end(upstream, lines(backend, headers)))
+                self._errands.run(_end(backend, upstream, headers))
 
     async def resume(self, session: Session, cursor: Cursor, headers: RequestHeaders) -> Reply:
         return await self._legacy.resume(self.backends.get(cursor.backend), session, cursor, headers)
@@ -173,7 +180,7 @@ class Broker:
             backend = self.backends.get(name)
             if backend is not None:
                 with contextlib.suppress(BackendError):
-                    await action(backend, upstream, lines(backend, request.headers))
+                    await action(backend, upstream, await lines(backend, request.headers))
 
         await asyncio.gather(*(act(name, upstream) for name, upstream in request.session.upstream.items()))
 
@@ -285,7 +292,7 @@ class Broker:
             lambda: self.publication.view_as(request.catalogue),
             self._modern_to_legacy.leases,
             self.registry.limits,
-            answers.server_info(self.registry.gateway),
+            self._about,
             self.closing,
         )
         return Reply(200, frames=subscription.frames())
@@ -305,12 +312,19 @@ class Broker:
         if backend is None:
             gone = BackendUnreachable("the backend is not declared any more")
             return refusal(gone.rejection(decision.backend, message.id))
-        sent = self._headers(backend, decision, request)
         try:
+            if isinstance(request, ModernRequest) and consenting.is_back(request):
+                found = await consenting.resumed(decision, request, self.credentials, self._about)
+                if isinstance(found, Reply):
+                    return found
+                decision, request = found
+            sent = await self._headers(backend, decision, request)
             if isinstance(request, LegacyRequest) and message.kind != "request":
                 return await self._legacy.deliver(backend, decision.body, request.session, sent)
             reply = await self._call(backend, decision, request, sent)
             return await self._tasks.noticed(reply, request, backend.name)
+        except UserNeeded as error:
+            return consenting.needed(error, request, self.credentials, self._about)
         except BackendError as error:
             log.info("backend %s: %s", backend.name, error)
             return refusal(error.rejection(backend.name, message.id))
@@ -318,12 +332,29 @@ class Broker:
     async def _call(
         self, backend: RemoteBackend, decision: Forward, request: Request, sent: Headers
     ) -> Reply:
+        """Once more with another credential, where the backend has refused the one it got and there may be one."""
+        declared = backend.declared
+        session = request.session.id if isinstance(request, LegacyRequest) else ""
+        try:
+            return await self._in_era(backend, decision, request, sent)
+        except Unauthorized as error:
+            if not await self.credentials.again(declared, request.headers, sent, error):
+                raise await self.credentials.told(declared, request.headers, error, session) from None
+        sent = await self._headers(backend, decision, request)
+        try:
+            return await self._in_era(backend, decision, request, sent)
+        except Unauthorized as error:
+            raise await self.credentials.told(declared, request.headers, error, session) from None
+
+    async def _in_era(
+        self, backend: RemoteBackend, decision: Forward, request: Request, sent: Headers
+    ) -> Reply:
         """In the client's own era if the backend speaks it. One that turns out to speak another is met again, once."""
         eras = self._eras(backend, request.catalogue)
         try:
             return await self._carrier(backend, decision, request, sent, eras)
         except EraChanged:
-            greeting = await backend.greet(backend.credential("discovery"), self.registry.discovery.timeout_s)
+            greeting = await backend.greet(await backend.for_discovery(), self.registry.discovery.timeout_s)
             if greeting.eras == eras:
                 raise
             self._met[backend.name] = (self.publication.current, greeting.eras)
@@ -352,8 +383,8 @@ class Broker:
             return await self._modern.carry(backend, body, name, request, sent)
         return await self._modern_to_legacy.carry(backend, body, request, sent)
 
-    def _headers(self, backend: RemoteBackend, decision: Forward, request: Request) -> Headers:
-        sent = lines(backend, request.headers)
+    async def _headers(self, backend: RemoteBackend, decision: Forward, request: Request) -> Headers:
+        sent = await lines(backend, request.headers)
         sent += [
             (name.encode(), _header_value(value))
             for name, value in decision.headers.items()
@@ -363,6 +394,10 @@ class Broker:
         if request.message.kind == "request":
             sent.append((b"x-mcp-method", request.message.method.encode()))
         return sent
+
+
+async def _end(backend: RemoteBackend, upstream: UpstreamSession, headers: RequestHeaders) -> None:
+    await backend.end(upstream, await lines(backend, headers))
 
 
 def _header_value(value: str) -> bytes:

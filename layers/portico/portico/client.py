@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 from authz.model import Principal
+from portico.caller import RequestHeaders
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
 from portico.protocol.jsonrpc import Id, Message
@@ -34,7 +35,7 @@ class Client:
         scope: Scope,
         receive: Receive,
         send: Send,
-        headers: dict[str, str],
+        headers: RequestHeaders,
         repeated: frozenset[str],
         alias: str | None,
         loop: asyncio.AbstractEventLoop,
@@ -146,7 +147,7 @@ class Client:
             await self._send({"type": "http.response.body", "body": sse.encode(reply.body)})
         else:
             headers = self._headers(reply)
-            if reply.body:
+            if reply.body and not any(name == b"content-type" for name, _ in headers):
                 headers.append((b"content-type", b"application/json"))
             headers.append((b"content-length", b"%d" % len(reply.body)))
             await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})

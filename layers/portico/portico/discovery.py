@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from portico.backends.remote import Greeting, RemoteBackend, UnsupportedVersion
 from portico.catalogue import Listing, merge, tool_problem
-from portico.errors import BackendBroken, BackendError
+from portico.errors import BackendBroken, BackendError, Unauthorized
 from portico.hearing import hear, opened
 from portico.http1 import Exchange
 from portico.protocol import versions
@@ -92,7 +92,7 @@ class Discovery:
         seconds = self._registry.discovery.timeout_s
         greeting: Greeting | None = None
         try:
-            headers = backend.credential("discovery")
+            headers = await backend.for_discovery()
             greeting = await backend.greet(headers, seconds)
             if "tools" not in greeting.capabilities:
                 raise MissingCapabilities(["tools"])
@@ -104,7 +104,7 @@ class Discovery:
         finally:
             if greeting is not None:
                 with contextlib.suppress(BackendError):
-                    await backend.end(greeting.upstream, backend.credential("discovery"))
+                    await backend.end(greeting.upstream, await backend.for_discovery())
 
     def _dismiss(self, watcher: asyncio.Task[None]) -> None:
         """Not waited for: a backend that is slow to take leave of holds up no change of the others."""
@@ -202,7 +202,7 @@ class Discovery:
     async def _attend(self, backend: RemoteBackend) -> None:
         """Open a session, listen, then list and list again until something breaks."""
         rules = self._registry.discovery
-        headers = backend.credential("discovery")
+        headers = await backend.for_discovery()
         greeting = await backend.greet(headers, rules.timeout_s)
         session = greeting.upstream
         listener: asyncio.Task[None] | None = None
@@ -214,6 +214,7 @@ class Discovery:
             await opened(OPEN_S, heard)
             heard.set()
             while True:
+                headers = await backend.for_discovery()
                 listing = await backend.offers(greeting, headers, rules.timeout_s)
                 await self._publish(backend, listing)
                 self._failures[backend.name] = 0
@@ -258,7 +259,7 @@ class Discovery:
                 log.debug("%s could not be answered: %s", backend.name, error)
 
     async def _stream(self, backend: RemoteBackend, session: UpstreamSession, last_event_id: str) -> Exchange:
-        headers = backend.credential("discovery")
+        headers = await backend.for_discovery()
         if session.version in versions.MODERN:
             return await backend.subscribe(EVERY_CHANGE, headers)
         return await backend.listen(session, headers, last_event_id)
@@ -274,7 +275,7 @@ class Discovery:
         if method.endswith("/list_changed"):
             self.nudge(backend.name)
         elif method and "id" in message:
-            await backend.tell(session, _reply(method, message["id"]), backend.credential("discovery"), 10)
+            await backend.tell(session, _reply(method, message["id"]), await backend.for_discovery(), 10)
 
     # Writing down what was found
 
@@ -322,6 +323,8 @@ class Discovery:
 
     async def _failed(self, backend: RemoteBackend, failures: int, error: BackendError) -> None:
         log.warning("backend %s: %s", backend.name, error)
+        if isinstance(error, Unauthorized):
+            backend.discovery_refused()
         unfit = isinstance(error, UnsupportedVersion | MissingCapabilities | InvalidTools)
         if unfit or failures >= self._registry.discovery.drop_after_failures:
             await self._store.delete(LISTING, backend.name)

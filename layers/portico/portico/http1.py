@@ -258,6 +258,10 @@ class Exchange:
         return self.headers.get(b"content-type", b"").split(b";")[0].strip().lower()
 
     @property
+    def challenge(self) -> str:
+        return self.headers.get(b"www-authenticate", b"").decode("latin-1")
+
+    @property
     def is_stream(self) -> bool:
         """Whether the answer comes as events."""
         return self.content_type == b"text/event-stream"
@@ -341,21 +345,26 @@ class HttpClient:
         *,
         authority: bytes | None = None,
         ca_cert: str | None = None,
+        at: str = "",
     ) -> Exchange:
-        """Send a request; the answer is read from the exchange. The caller closes it."""
+        """Send a request; the answer is read from the exchange. The caller closes it.
+
+        `at`: the address to connect to, where the host's name has been looked up already.
+        """
         to = address(url)
         head = _head(verb, to, authority, headers, len(body))
-        key = (to.host, to.port, ca_cert if to.tls else None)
+        key = (f"{to.host} {at}" if at else to.host, to.port, ca_cert if to.tls else None)
         pool = self._pools.get(key) or self._pools.setdefault(key, Pool())
-        connection = pool.take() or await self._connect(to, pool, ca_cert)
+        connection = pool.take() or await self._connect(to, pool, ca_cert, at)
         return connection.begin(head + body)
 
-    async def _connect(self, to: Address, pool: Pool, ca_cert: str | None) -> Connection:
+    async def _connect(self, to: Address, pool: Pool, ca_cert: str | None, at: str) -> Connection:
         context = self._context(ca_cert) if to.tls else None
+        name = to.host if to.tls else None
         try:
             async with asyncio.timeout(CONNECT_S):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(pool), to.host, to.port, ssl=context
+                    lambda: Connection(pool), at or to.host, to.port, ssl=context, server_hostname=name
                 )
         except TimeoutError:
             raise BackendUnreachable("the backend did not accept a connection in time") from None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from portico.backends.remote import RemoteBackend
+from portico.caller import RequestHeaders
 from portico.catalogue import CHANGE_NOTICES, Catalogue
 from portico.hearing import Opening, hear, opened
 from portico.http1 import Exchange
@@ -57,7 +58,7 @@ class Listening:
         catalogue: Callable[[], Catalogue],
         limits: Limits,
         cursor: Cursor | None,
-        headers: dict[str, str],
+        headers: RequestHeaders,
         nudge: Callable[[str], None],
         streams: Streams,
         closing: asyncio.Event,
@@ -163,6 +164,9 @@ class Listening:
                 if not session.listener or time.monotonic() > self._said_so + SPEAKING_S / 3:
                     await self._speak()
                 self._listen_to(session, late=True)
+                for notice in session.notices:
+                    if await self._sessions.take(notice):
+                        await self._queue.put(notice.value)
             await asyncio.sleep(LOOK_S)
 
     def _be_quiet(self) -> None:
@@ -220,10 +224,11 @@ class Listening:
         return found
 
     async def _open_legacy(self, backend: RemoteBackend, upstream: UpstreamSession, last: str) -> Exchange:
-        return await backend.listen(upstream, lines(backend, self._headers), last)
+        return await backend.listen(upstream, await lines(backend, self._headers), last)
 
     async def _open_modern(self, backend: RemoteBackend, uris: list[str], _: str) -> Exchange:
-        return await backend.subscribe({"resourceSubscriptions": uris}, lines(backend, self._headers))
+        sent = await lines(backend, self._headers)
+        return await backend.subscribe({"resourceSubscriptions": uris}, sent)
 
     async def _hear(
         self,

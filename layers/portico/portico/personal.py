@@ -53,7 +53,7 @@ class Personal:
     async def _ask(
         self, name: str, backend: RemoteBackend, request: Request, seconds: float
     ) -> list[Definition]:
-        sent: Headers = lines(backend, request.headers)
+        sent: Headers = await lines(backend, request.headers)
         method = self.LISTINGS[name]
         if "modern" in request.catalogue.eras.get(backend.name, []):
             return (await backend.pages(backend.modern, method, name, sent, seconds)).items
@@ -76,7 +76,7 @@ class Personal:
         self, name: str, backend: RemoteBackend, request: LegacyRequest, seconds: float
     ) -> list[Definition]:
         session, catalogue, headers = request.session, request.catalogue, request.headers
-        sent, method = lines(backend, headers), self.LISTINGS[name]
+        sent, method = await lines(backend, headers), self.LISTINGS[name]
         upstream = await self._upstream.session(backend, session, catalogue, headers)
         try:
             return (await backend.pages(upstream, method, name, sent, seconds)).items

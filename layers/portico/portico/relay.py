@@ -150,7 +150,7 @@ async def refuse_other_than_200(exchange: Exchange) -> None:
     if exchange.status != 200:
         body = await exchange.body(65536, 10)
         exchange.close()
-        raise refused(exchange.status, body)
+        raise refused(exchange.status, body, exchange.challenge)
 
 
 async def forgotten(exchange: Exchange) -> bool:

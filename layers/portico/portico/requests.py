@@ -3,12 +3,11 @@
 import hashlib
 from dataclasses import dataclass
 
+from portico.caller import RequestHeaders
 from portico.catalogue import Catalogue
 from portico.protocol.jsonrpc import Message
 from portico.protocol.modern import Envelope
 from portico.sessions import Session
-
-RequestHeaders = dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

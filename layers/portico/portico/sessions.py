@@ -13,6 +13,9 @@ from portico.stores.base import ABSENT, Conflict, Record, Store
 _ABOUT = "ABOUT"
 _BACKEND = "BACKEND#"
 _LISTENER = "LISTENER"
+_NOTICE = "NOTICE#"
+NOTICE_S = 600.0
+"""For how long a client may come for what it is to be told."""
 _KEPT = ("version", "client", "capabilities", "level", "subscriptions", "owner")
 MOST_FOUND = 10_000
 """Sessions kept in mind at a time."""
@@ -48,6 +51,8 @@ class Session:
     """The one GET stream, of however many, on which this session is told things."""
     owner: str = ""
     """The principal it belongs to; empty where nobody is asked who he is."""
+    notices: tuple[Record, ...] = ()
+    """What its client is still to be told."""
 
     def having(self, upstream: dict[str, UpstreamSession]) -> "Session":
         return replace(self, upstream=upstream)
@@ -92,11 +97,14 @@ class Sessions:
         about: Record | None = None
         upstream: dict[str, UpstreamSession] = {}
         listener = ""
+        notices: list[Record] = []
         for record in await self._store.query(_partition(id_)):
             if record.sort == _ABOUT:
                 about = record
             elif record.sort == _LISTENER:
                 listener = record.value.decode()
+            elif record.sort.startswith(_NOTICE):
+                notices.append(record)
             elif record.sort.startswith(_BACKEND):
                 name = record.sort[len(_BACKEND) :]
                 fields = json.loads(record.value)
@@ -110,7 +118,19 @@ class Sessions:
             expires_at=about.expires_at,
             record=about.version,
             listener=listener,
+            notices=tuple(notices),
         )
+
+    async def tell(self, id_: str, notice: bytes) -> None:
+        """Whichever process has the session's stream says it to the client."""
+        partition, sort = _partition(id_), _NOTICE + uuid.uuid4().hex
+        await self._store.put(partition, sort, notice, expires_at=self._clock() + NOTICE_S)
+        if await self._store.get(partition, _ABOUT) is None:
+            await self._store.delete(partition, sort)
+
+    async def take(self, notice: Record) -> bool:
+        """Whether it is this caller's to tell."""
+        return await self._store.delete(notice.partition, notice.sort)
 
     async def listen(self, session: Session, listener: str, seconds: float) -> None:
         """From now on this stream speaks, and no other, until it has not said so again for that time."""

@@ -190,7 +190,7 @@ class Subscription:
         uris, ids = self._wanted.addresses.get(backend.name, []), self._wanted.tasks.get(backend.name, [])
 
         async def opening(_: str) -> Exchange:
-            return await backend.subscribe(_named(uris, ids), lines(backend, self._request.headers))
+            return await backend.subscribe(_named(uris, ids), await lines(backend, self._request.headers))
 
         async for frame in hear(opening, limit=self._limits.response_bytes, answered=ready.set):
             await self._heard(jsonrpc.read_bytes(frame.data))
@@ -200,7 +200,8 @@ class Subscription:
         while not self._is_modern(backend):
             lease = None
             try:
-                lease = await self._leases.take(backend, self._request, lines(backend, self._request.headers))
+                sent = await lines(backend, self._request.headers)
+                lease = await self._leases.take(backend, self._request, sent)
                 await self._subscribe(lease, self._wanted.addresses[backend.name], ready)
             except EraChanged:
                 return

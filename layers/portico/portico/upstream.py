@@ -5,21 +5,21 @@ import contextlib
 from collections.abc import Callable
 
 from portico.backends.remote import RemoteBackend
+from portico.caller import RequestHeaders
 from portico.catalogue import Catalogue
 from portico.errands import Errands
-from portico.errors import BackendError, BackendRefused, BackendUnreachable, EraChanged
+from portico.errors import BackendError, BackendRefused, BackendUnreachable, EraChanged, Unauthorized
 from portico.http1 import Headers
 from portico.registry import Limits
-from portico.requests import RequestHeaders
 from portico.sessions import Session, Sessions, Streams, UpstreamSession
 
 LEVEL_S = 10.0
 """How long a backend may take to note a log level before the client is answered without it."""
 
 
-def lines(backend: RemoteBackend, headers: RequestHeaders) -> Headers:
+async def lines(backend: RemoteBackend, headers: RequestHeaders) -> Headers:
     """The headers that a client's request has at this backend."""
-    return [*backend.forwardable(headers), *backend.credential("call")]
+    return [*backend.forwardable(headers), *await backend.for_call(headers)]
 
 
 class Upstream:
@@ -64,13 +64,16 @@ class Upstream:
         known = await self._sessions.find(session.id)
         if known and backend.name in known.upstream:
             return known.upstream[backend.name]
-        sent, seconds = lines(backend, headers), self._limits().call_timeout_s
+        sent, seconds = await lines(backend, headers), self._limits().call_timeout_s
         try:
             made, _ = await backend.initialize(
                 session.version, session.client, session.capabilities, sent, seconds
             )
         except EraChanged:
             raise
+        except Unauthorized as error:
+            text = f"failed to create session for mcp server ({error})"
+            raise Unauthorized(error.upstream_status, text, error.challenge) from None
         except BackendRefused as error:
             text = f"failed to create session for mcp server ({error})"
             raise BackendRefused(error.upstream_status, text) from None

@@ -6,7 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from portico.caller import RequestHeaders
 from portico.catalogue import Listing, capabilities_of
+from portico.credentials.calls import Credentials
 from portico.errors import BackendBroken, BackendRefused, BackendTimedOut, BackendUnreachable, refused
 from portico.http1 import Exchange, Headers, HttpClient
 from portico.protocol import jsonrpc, sse, translate, versions
@@ -44,9 +46,18 @@ class Greeting:
 
 
 class RemoteBackend:
-    def __init__(self, declared: Backend, http: HttpClient, gateway: Gateway, response_bytes: int) -> None:
+    def __init__(
+        self,
+        declared: Backend,
+        http: HttpClient,
+        credentials: Credentials,
+        gateway: Gateway,
+        response_bytes: int,
+    ) -> None:
         self.declared = declared
         self._http = http
+        self._credentials = credentials
+        self._shown: Headers = []
         self._client = {"name": gateway.name, "version": gateway.version}
         self._agent = f"portico/{gateway.version}".encode()
         self._limit = response_bytes
@@ -63,27 +74,26 @@ class RemoteBackend:
     def name(self) -> str:
         return self.declared.name
 
-    def forwardable(self, headers: dict[str, str]) -> Headers:
+    def forwardable(self, headers: RequestHeaders) -> Headers:
         """Those of a client's headers that this backend may see."""
-        passed = [
+        return [
             (name.encode(), value.encode("latin-1"))
             for name, value in headers.items()
             if name in self._forwarded or (self._beginnings and name.startswith(self._beginnings))
         ]
-        if self.declared.call_auth == "passthrough" and "authorization" in headers:
-            passed.append((b"authorization", headers["authorization"].encode("latin-1")))
-        return passed
 
-    def credential(self, use: str) -> Headers:
-        if self.declared.credential is None or use not in self.declared.credential_use:
-            return []
-        try:
-            value = self.declared.credential.resolve()
-        except UnresolvedReference as error:
-            raise BackendUnreachable(f"the credential of this backend cannot be had ({error})") from None
-        if any(ord(character) < 32 for character in value):
-            raise BackendUnreachable("the credential of this backend has control characters")
-        return [(b"authorization", value.encode("latin-1", "replace"))]
+    async def for_call(self, headers: RequestHeaders) -> Headers:
+        """What a client's call carries besides."""
+        return await self._credentials.for_call(self.declared, headers)
+
+    async def for_discovery(self) -> Headers:
+        """The gateway's own credential."""
+        self._shown = await self._credentials.for_discovery(self.declared)
+        return self._shown
+
+    def discovery_refused(self) -> None:
+        """The next look has another one, if there may be one."""
+        self._credentials.discovery_refused(self.declared, self._shown)
 
     async def post(self, session: UpstreamSession | None, body: bytes, headers: Headers) -> Exchange:
         lines = [JSON, BOTH, (b"user-agent", self._agent), *headers]
@@ -212,7 +222,7 @@ class RemoteBackend:
             if not await exchange.head(seconds):
                 raise BackendTimedOut("the backend did not answer in time")
             if exchange.status != 200:
-                raise refused(exchange.status, await exchange.body(65536, seconds))
+                raise refused(exchange.status, await exchange.body(65536, seconds), exchange.challenge)
             if exchange.is_stream:
                 async with asyncio.timeout(seconds):
                     return await self._answer_in_stream(exchange, id_, seconds)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from portico.carriers.leases import Lease, Leases
 from portico.errands import Errands
-from portico.errors import BackendBroken, BackendError, BackendTimedOut, EraChanged
+from portico.errors import BackendBroken, BackendError, BackendTimedOut, Unheard, unheard_said
 from portico.mailbox import Mailbox
 from portico.protocol import jsonrpc, sse, translate
 from portico.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Id, Message, Rejection
@@ -169,8 +169,8 @@ class Continuation:
         elif isinstance(news, BackendError):
             refused = news.rejection(self._lease.backend.name, None)
             why = [refused.status, refused.code, refused.message, refused.data]
-            moved = news.upstream_status if isinstance(news, EraChanged) else None
-            await self._ended({"kind": "failed", "error": why, "moved": moved})
+            unheard = unheard_said(news) if isinstance(news, Unheard) else None
+            await self._ended({"kind": "failed", "error": why, "unheard": unheard})
         else:
             self._last_heard = time.monotonic()
             await self._backend_said(news)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from portico.backends.remote import RemoteBackend
+from portico.caller import RequestHeaders
 from portico.errands import Errands
 from portico.errors import BackendError, BackendTimedOut
 from portico.http1 import Exchange, Headers
@@ -22,7 +23,7 @@ from portico.relay import (
     whole,
 )
 from portico.replies import Reply, refusal
-from portico.requests import LegacyRequest, RequestHeaders
+from portico.requests import LegacyRequest
 from portico.sessions import Session, Sessions, UpstreamSession
 from portico.upstream import Upstream, lines
 
@@ -120,7 +121,7 @@ class LegacyRelay:
         gone = refusal(Rejection(400, INVALID_PARAMS, "the stream of this event is gone"), session.id)
         if backend is None or upstream is None:
             return gone
-        exchange = await backend.listen(upstream, lines(backend, headers), cursor.event)
+        exchange = await backend.listen(upstream, await lines(backend, headers), cursor.event)
         await head(exchange, self._limits().call_timeout_s)
         if exchange.status != 200:
             exchange.close()
@@ -133,4 +134,4 @@ class LegacyRelay:
 async def _cancel(backend: RemoteBackend, upstream: UpstreamSession, request: LegacyRequest) -> None:
     params = {"requestId": request.message.id, "reason": "client gone"}
     body = jsonrpc.notification("notifications/cancelled", params)
-    await backend.tell(upstream, body, lines(backend, request.headers), 10)
+    await backend.tell(upstream, body, await lines(backend, request.headers), 10)

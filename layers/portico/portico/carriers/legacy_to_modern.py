@@ -14,7 +14,7 @@ from typing import Any, Final
 from portico.backends.remote import RemoteBackend
 from portico.carriers.modern import mirrored, refused
 from portico.carriers.pieces import Pieces, replied
-from portico.errors import BackendBroken, BackendError, BackendTimedOut, EraChanged
+from portico.errors import BackendBroken, BackendError, BackendTimedOut, Unheard
 from portico.http1 import Exchange, Headers
 from portico.mailbox import Mailbox
 from portico.protocol import jsonrpc, mirrors, sse, translate
@@ -110,7 +110,7 @@ class _Call:
             async for piece in self._rounds():
                 yield piece
         except (BackendError, sse.FrameTooLarge) as error:
-            if isinstance(error, EraChanged) and not self._heard:
+            if isinstance(error, Unheard) and not self._heard:
                 raise
             if not self._cancelled:
                 failure = error if isinstance(error, BackendError) else BackendBroken(str(error))

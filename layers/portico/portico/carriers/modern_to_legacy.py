@@ -17,7 +17,7 @@ from portico.carriers.continuations import ALIVE_S, HELD, Continuation
 from portico.carriers.leases import Lease, Leases
 from portico.carriers.pieces import Pieces, replied
 from portico.errands import Errands
-from portico.errors import BackendBroken, EraChanged
+from portico.errors import BackendBroken, unheard_again
 from portico.http1 import Headers
 from portico.mailbox import Letters, Mailbox
 from portico.protocol import jsonrpc, modern, states, translate
@@ -125,7 +125,7 @@ class ModernToLegacy:
     ) -> Pieces:
         """Notifications with status 0, then the answer with its own. Whoever stops reading earlier cancels the call.
 
-        A backend that turns out to be of another era before it has said anything is the caller's business.
+        What a backend says before it has done anything (another era, another token) is the caller's business.
         """
         limits, ended, heard = self._limits(), False, isinstance(start, dict)
         letters = self._mailbox.open(box)
@@ -137,8 +137,8 @@ class ModernToLegacy:
                 patience -= limits.keepalive_s
                 if letter:
                     patience = limits.answer_ttl_s if here else SILENT_S
-                if letter and letter.get("moved") and not heard:
-                    raise EraChanged(letter["moved"], letter["error"][2])
+                if letter and letter.get("unheard") and not heard:
+                    raise unheard_again(letter["unheard"])
                 heard = True
                 if letter is None and patience > 0:
                     yield 0, b""

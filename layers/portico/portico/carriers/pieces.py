@@ -2,10 +2,10 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
+from portico.caller import RequestHeaders
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
 from portico.replies import Reply
-from portico.requests import RequestHeaders
 
 Pieces = AsyncGenerator[tuple[int, bytes], None]
 """Messages for the client with status 0, empty ones to keep it waiting; the last has its own status."""

@@ -93,6 +93,13 @@ def to_legacy(text: str, id_: Id, progress_token: Id) -> bytes:
     return _with_params(text, id_, bare, gone).encode()
 
 
+def with_params(text: str, params: dict[str, Any]) -> str:
+    """The request with these parameters; without one that is None."""
+    message = jsonrpc.read(text)
+    assert isinstance(message, Message)  # noqa: S101 - it was read before
+    return _with_params(text, message.id, lambda _: {}, params)
+
+
 Change = Callable[[dict[str, str]], dict[str, Any]]
 
 

@@ -11,6 +11,7 @@ from portico.registry.model import (
     DiscoveryRules,
     Gateway,
     Limits,
+    OAuth,
     Registry,
     VirtualServer,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidConfig",
     "Limits",
     "Merged",
+    "OAuth",
     "Problem",
     "Reference",
     "Registry",

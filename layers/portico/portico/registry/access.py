@@ -48,6 +48,8 @@ def read_access(top: Fields, gateway: Gateway) -> tuple[Access | None, DevAuth |
     lifetime = {"access_token_s": given.pop("access_token_s")} if "access_token_s" in given else {}
     given["issuers"] = tuple(_issuer(item, top.report) for item in fields.items("issuers"))
     given["implied_scopes"] = _implied(fields)
+    for elsewhere in ("encryption_key", "login"):  # registry.oauth
+        fields.raw(elsewhere)
     fields.refuse_unknown()
     given["rules"] = tuple(_rule(item, top.report) for item in top.items("policies"))
     if "roles_claim" in given:

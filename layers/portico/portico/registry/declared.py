@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from portico.registry.fields import Fields
 from portico.registry.model import Backend, Gateway, VirtualServer
+from portico.registry.oauth import check_call_auth
 from portico.registry.problems import quoted
 
 BACKEND_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -40,13 +41,15 @@ def default_hostname(name: str, prefix: str, gateway: Gateway) -> str:
 def backend(name: str, given: dict[str, Any], fields: Fields, gateway: Gateway) -> Declared:
     """`given` has the fields of Backend by name; what is missing gets its default."""
     prefix = given.pop("prefix", default_prefix(name))
+    used = given.get("credential") and "call" in given.get("credential_use", ())
+    if used and given.get("call_auth", "none") == "none":
+        given["call_auth"] = "static"  # as older files say it
     named = given.pop("hostname", None)
     hostname = named or default_hostname(name, prefix, gateway)
     made = Backend(name=name, prefix=prefix, hostname=hostname, hostname_given=named, **given)
     if made.user_specific_list and not prefix:
         fields.problem("prefix", "a prefix, since the list is user specific", quoted(prefix))
-    if made.call_auth == "passthrough" and "call" in made.credential_use and made.credential:
-        fields.problem("call_auth", "none, since the credential is used for calls", "'passthrough'")
+    check_call_auth(made, fields)
     return Declared(made, fields)
 
 
@@ -61,15 +64,6 @@ CLAIMS: Final[dict[str, Callable[[Backend], str]]] = {
 def refuse_clashes(declared: Sequence[Declared]) -> None:
     for field, key in CLAIMS.items():
         _unique(declared, field, key)
-
-
-def refuse_passthrough(declared: Sequence[Declared]) -> None:
-    """A client's token is for the gateway: whoever else had it could use it here in the client's name."""
-    for entry in declared:
-        if entry.backend.call_auth == "passthrough":
-            entry.fields.problem(
-                "call_auth", "none, since tokens are for the gateway (auth.mode is jwt)", "'passthrough'"
-            )
 
 
 def _unique(declared: Sequence[Declared], field: str, key: Callable[[Backend], str]) -> None:

@@ -9,6 +9,7 @@ from portico.registry.document import Value
 from portico.registry.fields import Fields, Listed, Unfit
 from portico.registry.kinds import Kinds, one_of
 from portico.registry.model import Gateway, VirtualServer
+from portico.registry.oauth import Section, beside
 from portico.registry.problems import Report, quoted
 
 _REMOTE: Final[Kinds] = {
@@ -18,7 +19,8 @@ _REMOTE: Final[Kinds] = {
     "enabled": kinds.FLAG,
     "credential": kinds.CREDENTIAL,
     "credential_use": Listed(one_of("discovery", "call"), least=1),
-    "call_auth": one_of("none", "passthrough"),
+    "call_auth": one_of("none", "static", "passthrough", "exchange", "client_credentials", "user"),
+    "oauth": Section(),
     "ca_cert": kinds.CERTIFICATE,
     "forward_headers": kinds.FORWARD_HEADERS,
     "user_specific_list": kinds.FLAG,
@@ -59,6 +61,8 @@ def read_backend(
         return None
     for reference in given.keys() & {"credential", "ca_cert"}:
         given[reference] = given[reference].beside(directory)
+    if "oauth" in given:
+        given["oauth"] = beside(given["oauth"], directory)
     if "credential_use" in given:
         given["credential_use"] = frozenset(given["credential_use"])
     return backend(name, given, fields, gateway)

@@ -12,7 +12,6 @@ from portico.registry.declared import (
     Declared,
     DeclaredVirtualServer,
     refuse_clashes,
-    refuse_passthrough,
     virtual_servers,
 )
 from portico.registry.document import Value
@@ -21,6 +20,7 @@ from portico.registry.fields import Fields, Listed
 from portico.registry.files import read_text
 from portico.registry.kinds import Kinds, one_of
 from portico.registry.model import Compat, DiscoveryRules, Gateway, Limits, Registry
+from portico.registry.oauth import check_subject, read_login
 from portico.registry.problems import Report, quoted
 
 _GATEWAY: Final[Kinds] = {
@@ -119,6 +119,7 @@ def _portico(root: Value, report: Report, version: str | None) -> Registry:
     given["compat"] = Compat(**_section(top, "compat", _COMPAT))
     given["discovery"] = DiscoveryRules(**_section(top, "discovery", _DISCOVERY))
     given["access"], given["dev_auth"] = read_access(top, given["gateway"])
+    given |= read_login(top)
     backends = read_backends(top, given["gateway"])
     virtual = read_virtual_servers(top)
     top.refuse_unknown()
@@ -143,8 +144,8 @@ def _assemble(
     report: Report,
 ) -> Registry:
     refuse_clashes(backends)
-    if given.get("access"):
-        refuse_passthrough(backends)
+    for entry in backends:
+        check_subject(entry.backend, entry.fields, given.get("access"))
     return Registry(
         **given,
         backends=tuple(entry.backend for entry in backends),

@@ -18,6 +18,8 @@ DEFAULT_FORWARD_HEADERS: Final = (
 )
 
 CredentialUse = Literal["discovery", "call"]
+CallAuth = Literal["none", "static", "passthrough", "exchange", "client_credentials", "user"]
+"""What a client's call carries to the backend: see `portico.credentials`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,21 @@ class DiscoveryRules:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuth:
+    """The gateway as the client of an authorization server."""
+
+    issuer: str | None = None
+    """Its metadata says where its endpoints are."""
+    token_url: str | None = None
+    client_id: str | None = None
+    client_secret: Reference | None = None
+    scopes: tuple[str, ...] = ()
+    audience: str | None = None
+    resource: str | None = None
+    """None: the backend's URL."""
+
+
+@dataclass(frozen=True, slots=True)
 class Backend:
     """Equal backends need no restart of anything: equality is the change detection (G1.37)."""
 
@@ -78,7 +95,8 @@ class Backend:
     credential: Reference | None = None
     """Resolves to the whole value of an `Authorization` header."""
     credential_use: frozenset[CredentialUse] = frozenset({"discovery"})
-    call_auth: Literal["none", "passthrough"] = "none"
+    call_auth: CallAuth = "none"
+    oauth: OAuth | None = None
     ca_cert: Reference | None = None
     """Resolves to PEM text."""
     forward_headers: tuple[str, ...] = DEFAULT_FORWARD_HEADERS
@@ -124,6 +142,10 @@ class Registry:
     access: Access | None = None
     """None: nobody is asked who he is, and the gateway serves this machine only."""
     dev_auth: DevAuth | None = None
+    login: OAuth | None = None
+    """The gateway as a client of its own issuers, for finding out who sits before a browser."""
+    encryption_key: Reference | None = None
+    """What users' tokens for backends are kept under; None: a key beside the store."""
     compat: Compat = Compat()
     discovery: DiscoveryRules = DiscoveryRules()
     backends: tuple[Backend, ...] = ()

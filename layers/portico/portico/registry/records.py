@@ -15,7 +15,8 @@ from portico.registry.declared import CLAIMS
 from portico.registry.document import read_json
 from portico.registry.entries import read_backend
 from portico.registry.fields import Fields
-from portico.registry.model import Backend, Registry
+from portico.registry.model import Backend, OAuth, Registry
+from portico.registry.oauth import check_subject, plain
 from portico.registry.problems import MASK, Problem, Report, quoted, shown, without_secrets
 from portico.registry.reference import Reference
 
@@ -62,10 +63,13 @@ def _declared(name: str, value: bytes, file: Registry, report: Report) -> Backen
     declared = read_backend(name, given.value, report, file.gateway, directory)
     if declared is None:
         return None
-    credential = declared.backend.credential
-    if credential and credential.kind == "env" and credential.target.startswith("AWS_"):
-        given.problem("credential", "a variable that is not the gateway's own key to AWS", str(credential))
-    return declared.backend
+    made = declared.backend
+    check_subject(made, given, file.access)
+    secrets = {"credential": made.credential, "oauth": made.oauth and made.oauth.client_secret}
+    for field_, secret in secrets.items():
+        if secret and secret.kind == "env" and secret.target.startswith("AWS_"):
+            given.problem(field_, "a variable that is not the gateway's own key to AWS", str(secret))
+    return made
 
 
 def _overlaid(backend: Backend, value: bytes, report: Report) -> Backend | None:
@@ -125,6 +129,8 @@ def as_declared(backend: Backend) -> dict[str, Any]:
 def _plain(name: str, value: Any) -> Any:
     if isinstance(value, Reference):
         return str(value)
+    if isinstance(value, OAuth):
+        return dict(plain(value))
     if isinstance(value, tuple | frozenset):
         return sorted(value) if isinstance(value, frozenset) else list(value)
     return without_secrets(value) if name in ("url", "token_url") else value
