@@ -38,15 +38,16 @@ class Guard:
         self._clock = clock
         self._known: dict[bytes, _Known] = {}
 
-    async def admit(self, authorization: list[str]) -> Principal | Refusal:
+    async def admit(self, authorization: list[str], server: str = "") -> Principal | Refusal:
+        """`server`: the virtual server whose metadata a refusal names."""
         try:
             token = bearer(authorization)
             if token is None:
-                return challenge.no_token(self.access)
+                return challenge.no_token(self.access, server)
             return await self._principal(token)
         except BadToken as error:
             log.info("a token was refused: %s", error)
-            return challenge.bad_token(self.access, str(error))
+            return challenge.bad_token(self.access, str(error), server)
         except KeysUnavailable:
             return challenge.unavailable()
 

@@ -1,7 +1,9 @@
 """Who is asking: by its token, or by what API Gateway's authorizer found out."""
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from authz import challenge
 from authz.challenge import Refusal
@@ -9,6 +11,12 @@ from authz.context import unpacked
 from authz.guard import Guard
 from authz.model import Access, Principal
 from portico.client import Client
+from portico.protocol.inbound import classify
+from portico.protocol.jsonrpc import Message
+
+LOOKED_INTO: Final = 65_536
+LOOK_S: Final = 2.0
+"""Nobody who is not known is listened to for long."""
 
 
 class ByToken:
@@ -20,7 +28,27 @@ class ByToken:
         sent = [
             value.decode("latin-1") for name, value in client.scope["headers"] if name == b"authorization"
         ]
-        return await self._guard.admit(sent)
+        found = await self._guard.admit(sent, client.place.server)
+        if isinstance(found, Principal):
+            return found
+        return challenge.about_tool(self.access, found, await _tool(client))
+
+
+async def _tool(client: Client) -> str:
+    """Which tool a refused request calls, as far as that is soon known; its id is taken note of, too."""
+    if client.place.kind != "mcp" or client.scope["method"] != "POST":
+        return ""
+    body = None
+    if client.headers.get("content-length", "").isdecimal():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                body = await client.body(LOOKED_INTO)
+    message = classify(body) if body else None
+    if not isinstance(message, Message):
+        return ""
+    client.read(message)
+    name = message.param("name")
+    return name if message.method == "tools/call" and isinstance(name, str) else ""
 
 
 class ByAuthorizer:
@@ -32,4 +60,4 @@ class ByAuthorizer:
     async def admit(self, client: Client) -> Principal | Refusal:
         event: Mapping[str, Any] = client.scope.get("aws.event") or {}
         context = (event.get("requestContext") or {}).get("authorizer")
-        return unpacked(context) or challenge.no_token(self.access)
+        return unpacked(context) or challenge.no_token(self.access, client.place.server)

@@ -7,19 +7,22 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
-from urllib.parse import unquote
 
+from authz.audit import Decided
 from authz.challenge import Refusal
-from authz.metadata import document, scopes_of
+from authz.check import entering
+from authz.identity import is_dropped
 from authz.model import Access, Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
+from authz.places import METADATA, VIRTUAL, place
 from portico.broker import Broker
-from portico.catalogue import Catalogue, named_target
+from portico.catalogue import Catalogue
 from portico.client import Application, Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
+from portico.metadata import described
 from portico.observability import Call, calls
-from portico.permissions import allowing, answer, denied, not_admitted, not_operating
+from portico.permissions import answer
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
     SESSION_HEADER,
@@ -30,17 +33,16 @@ from portico.protocol.inbound import (
     classify,
 )
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
-from portico.protocol.modern import VERSION_HEADER, is_modern, read_envelope, unsupported
+from portico.protocol.modern import VERSION_HEADER, contradicted, is_modern, read_envelope, unsupported
 from portico.protocol.tickets import decode_cursor
 from portico.redaction import carry
 from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 from portico.stores.base import Unavailable
+from portico.views import refused_to, seen_by
 
-VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
-METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
@@ -74,6 +76,8 @@ class Endpoint:
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip()
         repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset()
+        for forged in [name for name in headers if is_dropped(name)]:
+            del headers[forged]
         alias = self._broker.registry.gateway.session_header_alias
         self._loop = loop = self._loop or asyncio.get_running_loop()
         client = Client(scope, receive, send, headers, repeated, alias, loop)
@@ -93,53 +97,40 @@ class Endpoint:
         refused = self._refused(client.headers, self.rules)
         if refused is not None:
             await client.reply(refusal(refused))
-        elif self.admission is not None and not _is_open(client.scope["method"], path):
+            return
+        client.place = place(client.scope["method"], path)
+        if self.admission is not None and client.place.kind != "open":
             await self._guarded_by(self.admission, client, path)
         else:
             await self._admitted(client, path)
 
     async def _guarded_by(self, admission: Admission, client: Client, path: str) -> None:
         """Everybody is asked who he is, on every request."""
-        principal = await admission.admit(client)
-        if isinstance(principal, Principal):
-            client.principal = principal
+        call = client.call = Call(f"{client.scope['method']} {path}", audited=Decided())
+        found = await admission.admit(client)
+        if isinstance(found, Principal):
+            client.principal = found
+            call.admitted(found)
             # What it is for ends here: backends have credentials of their own.
             client.headers.pop("authorization", None)
-            mcp = path == "/mcp"
-            why = (
-                not_admitted(admission.access, principal)
-                if mcp
-                else not_operating(admission.access, principal)
-            )
-            if why is None:
+            refused = entering(admission.access, found, client.place)
+            if refused is None:
                 await self._admitted(client, path)
                 return
-            principal = why
-        await client.reply(answer(principal))
+        else:
+            refused = found
+        call.refused(refused)
+        await client.reply(call.watched(answer(refused, client.asked)))
 
     async def _admitted(self, client: Client, path: str) -> None:
-        if path.startswith(METADATA_PATH):
-            await client.reply(self._metadata(path))
-        elif path == "/mcp":
+        if client.place.kind == "mcp" or path == "/mcp" or path.startswith(VIRTUAL):
             await self._mcp(client)
+        elif path.startswith(METADATA):
+            registry, catalogue = self._broker.registry, self._broker.publication.current
+            await client.reply(described(path, registry, catalogue))
         else:
+            client.note()
             await self._other(client, path)
-
-    def _metadata(self, path: str) -> Reply:
-        """What clients may know of the resource before they have a token."""
-        access, of = self._broker.registry.access, path.removeprefix(METADATA_PATH)
-        found = None
-        if access is not None and of in ("", "/mcp"):
-            found = document(access)
-        elif access is not None and of.startswith("/tool/"):
-            name = unquote(of.removeprefix("/tool/"))
-            entry = self._broker.publication.current.tool(name)
-            target = named_target("tools", name, entry) if entry else None
-            found = document(access, scopes_of(access, target)) if target else None
-        if found is None:
-            return Reply(404)
-        headers = [(b"access-control-allow-origin", b"*"), (b"access-control-max-age", b"3600")]
-        return Reply(200, json.dumps(found).encode(), headers=headers)
 
     async def _control(self, client: Client) -> None:
         """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""
@@ -172,14 +163,13 @@ class Endpoint:
             allowed = b"POST" if sessionless else b"GET, POST, DELETE"
             await client.reply(Reply(405, headers=[(b"allow", allowed)]))
             return
-        if calls.isEnabledFor(logging.INFO):
+        if client.call is not None or calls.isEnabledFor(logging.INFO):
             await client.reply(await self._observed(handle, client))
         else:
             await client.reply(await self._guarded(handle, client))
 
     async def _observed(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
-        subject = client.principal.subject if client.principal else ""
-        call = client.call = Call(client.scope["method"], subject)
+        call = client.call = client.call or Call(client.scope["method"])
         try:
             return call.watched(await self._guarded(handle, client))
         except asyncio.CancelledError:
@@ -223,10 +213,16 @@ class Endpoint:
         catalogue = self._catalogue(client)
         if isinstance(catalogue, Rejection):
             return refusal(replace(catalogue, id=client.asked))
-        if isinstance(message, Message) and (why := self._denied(message, client)):
-            return answer(why, message)
-        if isinstance(message, Message) and is_modern(message, client.headers):
-            return await self._modern(message, client, catalogue)
+        if isinstance(message, Message):
+            if lie := contradicted(message, client.headers):
+                return refusal(lie)
+            if why := self._denied(message, client, client.call):
+                return answer(why, message.id)
+            if is_modern(message, client.headers):
+                return await self._modern(message, client, catalogue)
+        return await self._legacy(message, client, catalogue)
+
+    async def _legacy(self, message: Message | Batch, client: Client, catalogue: Catalogue) -> Reply:
         if isinstance(message, Message) and message.method == "initialize" and message.kind == "request":
             return await self._broker.begin(message, client.headers, catalogue, client.owner)
         if isinstance(message, Batch) and client.headers.get(VERSION_HEADER) in versions.MODERN:
@@ -266,24 +262,10 @@ class Endpoint:
         return await self._broker.carry_modern(decision, request)
 
     def _catalogue(self, client: Client) -> Catalogue | Rejection:
-        """What this client may see: all of it, or what a virtual server shows and its principal is allowed to."""
-        name = client.headers.get(VIRTUAL_SERVER_HEADER)
-        server = None if name is None else self._broker.registry.virtual_servers.get(name)
-        if name is not None and server is None:
-            return Rejection(400, INVALID_REQUEST, f"there is no virtual server {name!r}")
-        access, principal = self._broker.registry.access, client.principal
-        if access is None or principal is None:
-            return self._broker.publication.view(server)
-        return self._broker.publication.view(server, principal.grants, allowing(access, principal))
+        return seen_by(client, self._broker.registry, self._broker.publication)
 
-    def _denied(self, message: Message, client: Client) -> Refusal | None:
-        """What a virtual server does not show is unknown, and so not refused."""
-        access, principal = self._broker.registry.access, client.principal
-        if access is None or principal is None or message.kind != "request":
-            return None
-        name = client.headers.get(VIRTUAL_SERVER_HEADER)
-        server = self._broker.registry.virtual_servers.get(name) if name else None
-        return denied(access, principal, message, self._broker.publication.view(server))
+    def _denied(self, message: Message, client: Client, call: Call | None) -> Refusal | None:
+        return refused_to(client, message, self._broker.registry, self._broker.publication, call)
 
     async def _batch(self, batch: Batch, session: Session, client: Client, catalogue: Catalogue) -> Reply:
         if session.version not in versions.BATCHING:
@@ -310,18 +292,20 @@ class Endpoint:
     ) -> Reply:
         if isinstance(message, Rejection):
             return refusal(message)
-        if why := self._denied(message, client):
-            return answer(why, message)
+        call = client.call.part() if client.call else None
+        if call is not None:
+            call.asked(message)
+        if why := self._denied(message, client, call):
+            reply = answer(why, message.id)
+            return call.watched(reply) if call else reply
         if message.method == "initialize":
             text = "initialize must not be part of a batch"
             return refusal(Rejection(400, INVALID_REQUEST, text, id=message.id))
         request = LegacyRequest(message, client.headers, catalogue, session)
         decision = self._broker.decide(request)
-        if client.call is None:
+        if call is None or client.call is None:
             return await self._broker.carry(decision, request)
         client.call.method = "batch"
-        call = Call("", client.call.principal)
-        call.asked(message)
         call.decided(decision)
         return call.watched(await self._broker.carry(decision, request))
 
@@ -409,11 +393,6 @@ class Endpoint:
         if path == "/status" or path.startswith("/status/"):
             found = await self._operator.status(path.removeprefix("/status").strip("/") or None)
         await client.reply(Reply(404) if found is None else Reply(200, json.dumps(found).encode()))
-
-
-def _is_open(verb: str, path: str) -> bool:
-    """A browser asks before it has a token to show, and a client must find out where to get one."""
-    return path == "/health" or path.startswith(METADATA_PATH) or (path == "/mcp" and verb == "OPTIONS")
 
 
 def _repeated(headers: list[tuple[bytes, bytes]]) -> frozenset[str]:

@@ -1,15 +1,17 @@
 """`auth` and `policies` of a portico.yaml."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
-from authz.model import ALGORITHMS, Access, Issuer, Match, Require, Rule
+from authz.model import ALGORITHMS, Access, Challenge, Issuer, Match, Require, Rule, Trusted
 from portico.registry import kinds
 from portico.registry.document import Value
 from portico.registry.fields import Fields, Listed, Unfit
 from portico.registry.kinds import Kinds, one_of
 from portico.registry.model import Gateway, Registry
 from portico.registry.problems import Report, shown
+from portico.registry.reference import UnresolvedReference
 
 _SCOPES: Final = Listed(kinds.SCOPE)
 _AUTH: Final[Kinds] = {
@@ -34,12 +36,15 @@ _REQUIRE: Final[Kinds] = {
     "roles": kinds.TEXTS,
     "never": kinds.FLAG,
 }
+_CHALLENGE: Final[Kinds] = {"resource_metadata": kinds.TRUSTED_URL, "description": kinds.TEXT}
+_TRUSTED: Final[Kinds] = {"key": kinds.PUBLIC_KEY, "enforce": kinds.FLAG}
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
-def read_access(top: Fields, gateway: Gateway) -> Access | None:
-    """None without authentication: then nothing of it is looked at but its form."""
+def read_access(top: Fields, gateway: Gateway) -> tuple[Access | None, Trusted | None]:
+    """No Access without authentication: then nothing of it is looked at but its form."""
     fields = top.section("auth")
+    trusted = _trusted(fields)
     given = fields.read(_AUTH)
     mode: Literal["none", "jwt"] = given.pop("mode", "none")
     given["issuers"] = tuple(_issuer(item, top.report) for item in fields.items("issuers"))
@@ -52,7 +57,29 @@ def read_access(top: Fields, gateway: Gateway) -> Access | None:
         fields.problem("issuers", "at least one issuer, since mode is jwt", "none")
     if mode == "none" and given["rules"]:
         top.problem("policies", "auth.mode jwt, without which there is nobody to apply them to", "mode none")
-    return Access(resource_of(gateway), **given) if mode == "jwt" else None
+    return Access(resource_of(gateway), **given) if mode == "jwt" else None, trusted
+
+
+def _trusted(auth: Fields) -> Trusted | None:
+    """Who else may say what a request sees. A public key is no secret: it is read with the file."""
+    if auth.raw("authorized") is None:
+        return None
+    from authz.capabilities import is_p256  # noqa: PLC0415 - what looks at keys is slow to import
+
+    fields = auth.section("authorized")
+    given = fields.read(_TRUSTED, required=("key",))
+    fields.refuse_unknown()
+    if "key" not in given:
+        return None
+    try:
+        text = given["key"].beside(Path(auth.report.where).parent).resolve()
+    except UnresolvedReference as error:
+        fields.problem("key", "a key that can be read", str(error))
+        return None
+    if not is_p256(text):
+        fields.problem("key", "the public key of ES256 (P-256), as PEM", "something else")
+        return None
+    return Trusted(text, given.get("enforce", False))
 
 
 def resource_of(gateway: Gateway) -> str:
@@ -91,11 +118,17 @@ def _rule(value: Value, report: Report) -> Rule:
     hints = match.section("annotations")
     said = hints.read(dict.fromkeys(_HINTS, kinds.FLAG))
     claims = _claims(require)
-    for part in (hints, match, require, fields):
+    challenge = fields.section("challenge")
+    said_instead = challenge.read(_CHALLENGE)
+    for part in (hints, match, require, challenge, fields):
         part.refuse_unknown()
     if not (required or claims):
         fields.problem("require", "scopes, any_scope, roles, claims or never", shown(None))
-    return Rule(Match(**matched, annotations=tuple(said.items())), Require(**required, claims=claims))
+    return Rule(
+        Match(**matched, annotations=tuple(said.items())),
+        Require(**required, claims=claims),
+        Challenge(**said_instead),
+    )
 
 
 def _claims(require: Fields) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -118,7 +118,7 @@ def _portico(root: Value, report: Report, version: str | None) -> Registry:
     given["limits"] = Limits(**_section(top, "limits", _LIMITS))
     given["compat"] = Compat(**_section(top, "compat", _COMPAT))
     given["discovery"] = DiscoveryRules(**_section(top, "discovery", _DISCOVERY))
-    given["access"] = read_access(top, given["gateway"])
+    given["access"], given["trusted"] = read_access(top, given["gateway"])
     backends = read_backends(top, given["gateway"])
     virtual = read_virtual_servers(top)
     top.refuse_unknown()
