@@ -57,14 +57,14 @@ def by_body(headers: Mapping[str, str], body: bytes) -> Asked | Refusal:
     if isinstance(params, _Object) and params.twice:
         return _unreadable()
     said = params.get(NAMED.get(method, "")) if isinstance(params, _Object) else None
-    name = said if isinstance(said, str) else ""
-    return _mismatch(headers, method, name) or Asked(method, name, id_)
+    name = said if isinstance(said, str) else None
+    return _mismatch(headers, method, name) or Asked(method, name or "", id_)
 
 
-def _mismatch(headers: Mapping[str, str], method: str, name: str) -> Refusal | None:
+def _mismatch(headers: Mapping[str, str], method: str, name: str | None) -> Refusal | None:
     if headers.get("mcp-method", method) != method:
         return _lying("mcp-method")
-    if method in NAMED and "mcp-name" in headers and _decoded(headers["mcp-name"]) != name:
+    if name is not None and "mcp-name" in headers and _decoded(headers["mcp-name"]) != name:
         return _lying("mcp-name")
     return None
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from authz import audit
 from authz.asked import by_headers
 from authz.audit import Decided
-from authz.challenge import Refusal
+from authz.challenge import UNAVAILABLE, UNKNOWN, Refusal
 from authz.check import asking, entering
 from authz.context import packed
 from authz.guard import Guard
@@ -61,10 +61,10 @@ class Authorizer:
         if refused is not None:
             decided.refused(refused)
         _note(event, decided, refused, began)
-        if isinstance(found, Principal):
+        if refused is not None and refused.status == UNAVAILABLE:
+            raise Unavailable(refused.message)
+        if isinstance(found, Principal) and (refused is None or refused.status != UNKNOWN):
             return self._policy(event, found, refused)
-        if found.status == 503:
-            raise Unavailable(found.message)
         raise Exception("Unauthorized")  # noqa: TRY002 - this very text is what API Gateway takes for a 401
 
     def _policy(self, event: Event, principal: Principal, refused: Refusal | None) -> dict[str, Any]:

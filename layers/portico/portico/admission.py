@@ -13,6 +13,7 @@ from authz.model import Access, Principal
 from portico.client import Client
 from portico.protocol.inbound import classify
 from portico.protocol.jsonrpc import Message
+from portico.protocol.modern import contradicted
 
 LOOKED_INTO: Final = 65_536
 LOOK_S: Final = 2.0
@@ -48,7 +49,8 @@ async def _tool(client: Client) -> str:
         return ""
     client.read(message)
     name = message.param("name")
-    return name if message.method == "tools/call" and isinstance(name, str) else ""
+    honest = message.method == "tools/call" and contradicted(message, client.headers) is None
+    return name if honest and isinstance(name, str) else ""
 
 
 class ByAuthorizer:
