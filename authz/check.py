@@ -1,13 +1,16 @@
 """Principal + place + target -> a refusal, or None. What every edge asks, in this order. Pure."""
 
+from typing import Final
+
 from authz import challenge
 from authz.challenge import Refusal
 from authz.model import Access, Principal, Target
 from authz.places import Place
-from authz.policy import EVERYBODY, decide, lacking
+from authz.policy import decide, lacking
 from authz.tokens import FOR_ANOTHER
 
-OPERATORS_NEED = "operators need these scopes"
+EVERYBODY_NEEDS: Final = "every request needs these scopes"
+OPERATORS_NEED: Final = "operators need these scopes"
 
 
 def entering(access: Access, principal: Principal, place: Place) -> Refusal | None:
@@ -18,7 +21,9 @@ def entering(access: Access, principal: Principal, place: Place) -> Refusal | No
     missing = lacking(access, principal, access.operator_scopes if operating else access.required_scopes)
     if not missing:
         return None
-    return challenge.lacking_scopes(access, missing, OPERATORS_NEED if operating else EVERYBODY, place.server)
+    return challenge.lacking_scopes(
+        access, missing, OPERATORS_NEED if operating else EVERYBODY_NEEDS, place.server
+    )
 
 
 def asking(

@@ -1,4 +1,7 @@
-"""Principal + target + rules -> Verdict. Pure and deterministic: the first rule that fits decides."""
+"""Principal + target + rules -> Verdict. Pure and deterministic: the first rule that fits decides.
+
+What every request needs, whatever it asks for, `check` looks at before.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,13 +12,9 @@ from typing import Any, Final
 from authz.model import Access, Match, Principal, Require, Rule, Target, Verdict
 
 ALLOWED: Final = Verdict(allowed=True, reason="no rule fits")
-EVERYBODY: Final = "every request needs these scopes"
 
 
 def decide(access: Access, principal: Principal, target: Target) -> Verdict:
-    missing = lacking(access, principal, access.required_scopes)
-    if missing:
-        return Verdict(allowed=False, reason=EVERYBODY, missing=missing)
     for number, rule in enumerate(access.rules):
         if fits(rule.match, target):
             verdict = _judged(access, principal, target, rule, f"policies[{number}]")

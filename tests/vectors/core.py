@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import yaml
 
-from authz import capabilities, challenge
+from authz import capabilities, challenge, check, naming
 from authz.asked import Asked, by_body
 from authz.capabilities import Capabilities
 from authz.challenge import Refusal
@@ -126,6 +126,8 @@ def _judged(vector: Vector, said: Request, principal: Principal, there: Place) -
     assert isinstance(message, Message)
     if message.kind != "request":
         return Answer(202, noted=_note(principal, "allowed", ""))
+    if message.method in ("tools/call", "prompts/get"):
+        _alone(vector, principal, message, there.server)
     why, reason, target = denied(access, principal, message, shown, declared.prefixes, there.server)
     if why is not None:
         return refused(why, principal)
@@ -140,6 +142,18 @@ def _judged(vector: Vector, said: Request, principal: Principal, there: Place) -
         if (seen.tool(name) if message.method == "tools/call" else seen.prompt(name)) is None:
             return Answer(400)
     return _allowed(principal, reason)
+
+
+def _alone(vector: Vector, principal: Principal, message: Message, server: str) -> None:
+    """Who knows names only decides as who knows all, or leaves it to him; and that only where it must."""
+    access, prefixes = registry(vector.config).access, registry(vector.config).prefixes
+    assert access is not None
+    known = naming.judgeable(access, prefixes)(message.method, str(message.param("name")))
+    if known is not None:
+        why, reason, _ = denied(access, principal, message, CATALOGUE, prefixes, server)
+        assert (why, reason) == check.asking(access, principal, known, server)
+    elif vector.expect["decision"] == "refuse":
+        assert vector.needs == "gateway"
 
 
 def _signed(vector: Vector, said: Request) -> Capabilities | None:

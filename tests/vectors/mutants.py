@@ -36,7 +36,10 @@ COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.LtE: ast.Gt,
 }
 CALLED = {"all": "any", "any": "all", "fullmatch": "match"}
-EQUIVALENT: dict[str, str] = {}
+EQUIVALENT = {
+    "module: 4096: one more": "how much is remembered decides nothing",
+    "module: 1024: one more": "how much is remembered decides nothing",
+}
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[str, Change]]:
             yield CALLED[name], lambda one, _: setattr(one.func, field, CALLED[name])
         case ast.comprehension(ifs=[_, *_]):
             yield "without its condition", lambda one, _: setattr(one, "ifs", [])
-        case ast.Return(value=ast.expr()):
+        case ast.Return(value=ast.expr() as value) if getattr(value, "value", True):
             yield "None", lambda one, _: setattr(one, "value", ast.Constant(None))
     if isinstance(node, ast.If | ast.Expr | ast.AugAssign | ast.For | ast.While) and not _is_text(node):
         yield "left out", _replaced(lambda _: ast.Pass())
@@ -117,7 +120,7 @@ def _within(tree: ast.Module, line: int) -> str:
 def in_place(mutant: Mutant) -> Iterator[None]:
     """Wherever something was taken from the module by name, the mutant's stands."""
     module = types.ModuleType("authz.policy")
-    exec(mutant.code, module.__dict__)  # noqa: S102
+    exec(mutant.code, module.__dict__)
     kept = [(user, name, value) for user in USERS for name, value in vars(user).items() if _of_policy(value)]
     try:
         for user, name, value in kept:
