@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.vectors import core, edges
+from tests.vectors import core, edges, processes
 from tests.vectors.answers import check, path_of
 from tests.vectors.backends import backends
 from tests.vectors.cases import CONFIGS, THEMES, TOKENS, vectors
@@ -99,3 +99,11 @@ def test_the_lambda_authorizer_and_the_functions_behind_it_give_the_vectors_answ
     with edges.noted() as lines:
         asyncio.run(all_of_them())
     assert not without & {"/mcp", "/mcp/v/dev", "/status"}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_portico_serve_gives_the_vectors_answers(config, base):
+    """G1.60, G1.68, G1.75, G1.84"""
+    with processes.serving(config, base) as gateway:
+        for vector in of(config):
+            check(vector, processes.over_http(vector, gateway.base))
