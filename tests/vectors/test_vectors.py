@@ -103,7 +103,7 @@ def test_the_lambda_authorizer_and_the_functions_behind_it_give_the_vectors_answ
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_portico_serve_gives_the_vectors_answers(config, base):
-    """G1.60, G1.68, G1.75, G1.84"""
+    """G1.60, G1.68, G1.75, G1.84, C26"""
     with processes.serving(config, base) as gateway:
         for vector in of(config):
             check(vector, processes.over_http(vector, gateway.base))
