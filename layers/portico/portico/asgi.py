@@ -359,6 +359,9 @@ class Endpoint:
         return Reply(200, frames=listening.frames(), session_id=session.id)
 
     async def _delete(self, client: Client) -> Reply:
+        catalogue = self._catalogue(client)
+        if isinstance(catalogue, Rejection):
+            return refusal(catalogue)
         session = await self._session(client)
         if isinstance(session, Rejection):
             return refusal(session)
