@@ -13,24 +13,22 @@ class Place:
     kind: Literal["open", "mcp", "operators"]
     server: str = ""
     """The virtual server that the path names."""
+    free: bool = False
+    """Nobody is asked who he is: a browser asks before it has a token to show."""
 
 
-_OPEN: Final = Place("open")
+_OPEN: Final = Place("open", free=True)
 _MCP: Final = Place("mcp")
+_ASKED_BEFORE: Final = Place("mcp", free=True)
 _OPERATORS: Final = Place("operators")
 
 
 def place(verb: str, path: str) -> Place:
     """Whatever is not known to be something else needs what operators need. `path` is decoded, and without a query."""
     if path == "/mcp":
-        return _OPEN if verb == "OPTIONS" else _MCP
+        return _ASKED_BEFORE if verb == "OPTIONS" else _MCP
     if path.startswith(VIRTUAL) and path != VIRTUAL:
-        return _OPEN if verb == "OPTIONS" else Place("mcp", path.removeprefix(VIRTUAL))
+        return Place("mcp", path.removeprefix(VIRTUAL), free=verb == "OPTIONS")
     if path in ("/health", METADATA) or path.startswith(f"{METADATA}/"):
         return _OPEN
     return _OPERATORS
-
-
-def disagreeing(place_: Place, header: str | None) -> bool:
-    """Whether header and path name different virtual servers."""
-    return bool(place_.server) and header is not None and header != place_.server

@@ -76,7 +76,7 @@ class Service:
     async def _examined(self, checked: Checked) -> Principal | Refusal | None:
         """None: nobody is asked who he is there."""
         there = place(checked.verb, checked.path)
-        if there.kind == "open":
+        if there.free:
             return None
         wrong = _what(checked) if there.kind == "mcp" and checked.verb == "POST" else None
         tool = checked.asked.name if checked.asked.method == "tools/call" else ""

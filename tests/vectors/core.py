@@ -74,7 +74,7 @@ CATALOGUE = catalogue()
 async def answer(vector: Vector, guard: Guard) -> Answer:
     said = request(vector)
     there = place(said.verb, unquote(said.path.partition("?")[0]))
-    if there.kind == "open":
+    if there.free:
         return _open(vector, said)
     found = await guard.admit(said.values("authorization"), there.server)
     asked = Asked()

@@ -182,7 +182,7 @@ async def by_lambda(
 ) -> Answer | None:
     """None where API Gateway has no such route."""
     said = request(vector)
-    if place(said.verb, unquote(urlsplit(f"http://x{said.path}").path)).kind == "open":
+    if place(said.verb, unquote(urlsplit(f"http://x{said.path}").path)).free:
         return replace(await ask(gateway, said), by="gateway")
     event = event_of(said)
     if event is None:

@@ -14,7 +14,7 @@ from authz.check import entering
 from authz.identity import is_dropped
 from authz.model import Access, Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
-from authz.places import METADATA, VIRTUAL, place
+from authz.places import METADATA, place
 from portico.broker import Broker
 from portico.catalogue import Catalogue
 from portico.client import Application, Client, Receive, Scope, Send
@@ -99,7 +99,7 @@ class Endpoint:
             await client.reply(refusal(refused))
             return
         client.place = place(client.scope["method"], path)
-        if self.admission is not None and client.place.kind != "open":
+        if self.admission is not None and not client.place.free:
             await self._guarded_by(self.admission, client, path)
         else:
             await self._admitted(client, path)
@@ -123,7 +123,7 @@ class Endpoint:
         await client.reply(call.watched(answer(refused, client.asked)))
 
     async def _admitted(self, client: Client, path: str) -> None:
-        if client.place.kind == "mcp" or path == "/mcp" or path.startswith(VIRTUAL):
+        if client.place.kind == "mcp":
             await self._mcp(client)
         elif path.startswith(METADATA):
             registry, catalogue = self._broker.registry, self._broker.publication.current

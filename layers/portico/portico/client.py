@@ -56,7 +56,7 @@ class Client:
         self._begun = False
         self.asked: Id = None
         """The id of the request in it, once that has been read."""
-        self.place = Place("open")
+        self.place = Place("open", free=True)
         self.principal: Principal | None = None
         """Who asks, where everybody is asked who he is."""
         self.call: Call | None = None
