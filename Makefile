@@ -10,7 +10,7 @@ ARCH   ?= arm64
 DEPLOYED := $(addprefix tests/interaction/test_,calls.py sessions.py)
 HERE   := $(subst aarch64,arm64,$(shell uname -m))
 
-.PHONY: serve test lint format bench conformance matrix layer lambda deploy-check coldstart lock clean
+.PHONY: serve test lint format mutants bench conformance matrix layer lambda deploy-check coldstart lock clean
 
 serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
@@ -28,6 +28,10 @@ lint: $(VENV)/.ready
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# One thing after the other is changed in authz/policy.py: the vectors must notice each.
+mutants: $(VENV)/.ready
+	$(BIN)/python -m tests.vectors.mutants
 
 bench: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -6,22 +6,27 @@ are applied here to clients that send `Mcp-Name`, and by the functions to everyb
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
-from authz import challenge
-from authz.challenge import Refusal
+from authz import audit
+from authz.asked import by_headers
+from authz.audit import Decided
+from authz.challenge import UNAVAILABLE, UNKNOWN, Refusal
+from authz.check import asking, entering
 from authz.context import packed
 from authz.guard import Guard
 from authz.model import Principal, Target
-from authz.policy import decide, lacking
+from authz.naming import Named
+from authz.places import VIRTUAL, Place
+from authz.policy import lacking
 
 MCP: Final = ("POST/mcp", "GET/mcp", "DELETE/mcp", "POST/mcp/*", "GET/mcp/v/*", "DELETE/mcp/v/*")
 OPERATORS: Final = ("backends", "backends/*", "services", "services/*", "status", "status/*")
 
 Event = Mapping[str, Any]
-Named = Callable[[str, str], Target | None]
-"""Method and exposed name to what is asked for; None if that cannot be told from the name alone."""
 
 
 class Unavailable(Exception):
@@ -44,16 +49,26 @@ class Authorizer:
         self._runner.close()
 
     async def _judged(self, event: Event) -> dict[str, Any]:
-        principal = await self._guard.admit(_values(event, "authorization"))
-        if isinstance(principal, Principal):
-            return self._policy(event, principal)
-        if principal.status == 503:
-            raise Unavailable(principal.message)
+        began, decided = time.perf_counter(), Decided()
+        found = await self._guard.admit(_values(event, "authorization"), _place(event).server)
+        refused: Refusal | None
+        if isinstance(found, Principal):
+            decided.of(found)
+            refused, reason = self._refused(event, found)
+            decided.allowed(reason)
+        else:
+            refused = found
+        if refused is not None:
+            decided.refused(refused)
+        _note(event, decided, refused, began)
+        if refused is not None and refused.status == UNAVAILABLE:
+            raise Unavailable(refused.message)
+        if isinstance(found, Principal) and (refused is None or refused.status != UNKNOWN):
+            return self._policy(event, found, refused)
         raise Exception("Unauthorized")  # noqa: TRY002 - this very text is what API Gateway takes for a 401
 
-    def _policy(self, event: Event, principal: Principal) -> dict[str, Any]:
+    def _policy(self, event: Event, principal: Principal, refused: Refusal | None) -> dict[str, Any]:
         """What is allowed holds for other requests, too, where API Gateway keeps it; a Deny is for this one."""
-        refused = self._refused(event, principal)
         statements = [_statement("Allow", self._allowed(event, principal))]
         if refused:
             statements.append(_statement("Deny", [str(event["methodArn"])]))
@@ -71,28 +86,44 @@ class Authorizer:
             if lacking(access, principal, access.required_scopes)
             else [f"{stage}/{route}" for route in MCP]
         )
-        return (
-            mcp
-            if lacking(access, principal, access.operator_scopes)
-            else [*mcp, *(f"{stage}/*/{path}" for path in OPERATORS)]
-        )
+        if principal.servers is not None or lacking(access, principal, access.operator_scopes):
+            return mcp
+        return [*mcp, *(f"{stage}/*/{path}" for path in OPERATORS)]
 
-    def _refused(self, event: Event, principal: Principal) -> Refusal | None:
-        access, path = self._guard.access, str(event.get("resource") or event.get("path") or "")
-        if path != "/mcp" and not path.startswith("/mcp/"):
-            return challenge.lacking_scopes(access, lacking(access, principal, access.operator_scopes))
-        target = self._target(event) or Target("")
-        verdict = decide(access, principal, target)
-        missing = lacking(access, principal, access.required_scopes)
-        if verdict.allowed or (not target.method and not missing):
-            return None
-        return challenge.forbidden(access, verdict, target)
+    def _refused(self, event: Event, principal: Principal) -> tuple[Refusal | None, str]:
+        access, there = self._guard.access, _place(event)
+        refused = entering(access, principal, there)
+        target = self._target(event) if refused is None and there.kind == "mcp" else None
+        return asking(access, principal, target, there.server) if target else (refused, "")
 
     def _target(self, event: Event) -> Target | None:
         methods, names = _values(event, "mcp-method"), _values(event, "mcp-name")
         if self._named is None or len(methods) != 1 or len(names) > 1:
             return None
-        return self._named(methods[0], names[0] if names else "")
+        asked = by_headers({"mcp-method": methods[0], "mcp-name": names[0] if names else ""})
+        return self._named(asked.method, asked.name)
+
+
+def _place(event: Event) -> Place:
+    """By the route: a path may have more before it. Routes for one kind of request lie below /mcp, too."""
+    route = str(event.get("resource") or event.get("path") or "")
+    if route.startswith(VIRTUAL):
+        return Place("mcp", unquote(str((event.get("pathParameters") or {}).get("server") or "")))
+    return Place("mcp") if route == "/mcp" or route.startswith("/mcp/") else Place("operators")
+
+
+def _note(event: Event, decided: Decided, refused: Refusal | None, began: float) -> None:
+    """Whatever is allowed here a function answers, whose line has its status."""
+    asked = by_headers({name: (_values(event, name) or [""])[-1] for name in ("mcp-method", "mcp-name")})
+    said: dict[str, str | int | float] = {
+        "method": (asked.method or f"{event.get('httpMethod', '')} {event.get('path', '')}")[: audit.MOST],
+        "tool": asked.name[: audit.MOST],
+        "backend": "",
+        "outcome": "refused" if refused else "ok",
+        "status": refused.status if refused else 200,
+        "duration_ms": round((time.perf_counter() - began) * 1000, 1),
+    }
+    audit.note(decided, said)
 
 
 def _values(event: Event, name: str) -> list[str]:

@@ -12,7 +12,7 @@ def packed(principal: Principal) -> dict[str, str]:
         "principal": principal.key,
         "scopes": " ".join(sorted(principal.scopes)),
         "claims": json.dumps(principal.claims),
-    }
+    } | ({} if principal.servers is None else {"servers": json.dumps(sorted(principal.servers))})
 
 
 def unpacked(context: Mapping[str, Any] | None) -> Principal | None:
@@ -20,6 +20,13 @@ def unpacked(context: Mapping[str, Any] | None) -> Principal | None:
     try:
         issuer, subject = json.loads((context or {})["principal"])
         scopes, claims = str((context or {})["scopes"]), json.loads((context or {})["claims"])
+        servers = json.loads((context or {}).get("servers", "null"))
     except (KeyError, TypeError, ValueError):
         return None
-    return Principal(str(issuer), str(subject), frozenset(scopes.split()), claims)
+    return Principal(
+        str(issuer),
+        str(subject),
+        frozenset(scopes.split()),
+        claims,
+        None if servers is None else frozenset(servers),
+    )

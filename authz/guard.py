@@ -10,8 +10,8 @@ from typing import Final
 from authz import challenge
 from authz.challenge import Refusal
 from authz.keys import Keys, KeysUnavailable
-from authz.model import Access, Principal
-from authz.tokens import SKEW_S, BadToken, bearer, expires_at, read, verify
+from authz.model import SKEW_S, Access, Principal
+from authz.tokens import BadToken, bearer, expires_at, read, verify
 
 MOST_KEPT: Final = 4096
 HELD_S: Final = 300.0
@@ -38,15 +38,16 @@ class Guard:
         self._clock = clock
         self._known: dict[bytes, _Known] = {}
 
-    async def admit(self, authorization: list[str]) -> Principal | Refusal:
+    async def admit(self, authorization: list[str], server: str = "") -> Principal | Refusal:
+        """`server`: the virtual server whose metadata a refusal names."""
         try:
             token = bearer(authorization)
             if token is None:
-                return challenge.no_token(self.access)
+                return challenge.no_token(self.access, server)
             return await self._principal(token)
         except BadToken as error:
             log.info("a token was refused: %s", error)
-            return challenge.bad_token(self.access, str(error))
+            return challenge.bad_token(self.access, str(error), server)
         except KeysUnavailable:
             return challenge.unavailable()
 

@@ -6,11 +6,11 @@ from authz.model import Access, Target
 from authz.policy import fits
 
 
-def document(access: Access, scopes: tuple[str, ...] | None = None) -> dict[str, Any]:
-    """Of the gateway; or of one tool, which is reached at the same URL with these scopes."""
+def document(access: Access, server: str = "", scopes: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """Of the gateway; of a virtual server; or of one tool, which is reached at the gateway's URL with these scopes."""
     return {
         "resource_name": access.resource_name,
-        "resource": access.resource,
+        "resource": access.resource_at(server),
         "authorization_servers": [issuer.issuer for issuer in access.issuers],
         "bearer_methods_supported": ["header"],
         "scopes_supported": list(access.scopes_supported if scopes is None else scopes),

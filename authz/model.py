@@ -5,9 +5,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
+from urllib.parse import quote
+
+from authz.places import METADATA
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 OPERATE: Final = "portico:operate"
+MOST_BYTES: Final = 16_384
+"""Of a token."""
+SKEW_S: Final = 60
+"""By how much clocks may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,29 @@ class Require:
 
 
 @dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a rule's refusal says, in place of what the gateway would."""
+
+    resource_metadata: str | None = None
+    """A URL; `{tool}` stands for the exposed name."""
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     match: Match = Match()
     require: Require = Require()
+    challenge: Challenge = Challenge()
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Who may limit what a request sees, by `x-mcp-authorized`."""
+
+    key: str
+    """The public key, as PEM."""
+    enforce: bool = False
+    """Without the header nothing may be seen, rather than everything."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +102,23 @@ class Access:
     """Obtainable: what one scope more would allow is listed, too, for clients that ask for scopes as they need them."""
 
     @property
-    def metadata_url(self) -> str:
-        """Where the resource is described: as RFC 9728 has it, where the gateway has its host to itself."""
-        return f"{self.base_url}/.well-known/oauth-protected-resource/mcp"
-
-    @property
     def base_url(self) -> str:
         return self.resource.removesuffix("/mcp")
+
+    def resource_at(self, server: str) -> str:
+        """The URL of a virtual server, or the gateway's own."""
+        return f"{self.resource}/v/{quote(server)}" if server else self.resource
+
+    @property
+    def metadata_url(self) -> str:
+        """Where the resource is described: as RFC 9728 has it, where the gateway has its host to itself."""
+        return self.metadata_at()
+
+    def metadata_at(self, server: str = "", tool: str = "") -> str:
+        """Of a virtual server, or a tool, where one is named."""
+        if tool:
+            return f"{self.base_url}{METADATA}/tool/{quote(tool, safe='')}"
+        return f"{self.base_url}{METADATA}{self.resource_at(server).removeprefix(self.base_url)}"
 
     @cached_property
     def by_issuer(self) -> Mapping[str, Issuer]:
@@ -103,6 +140,8 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     claims: Mapping[str, Any] = field(default_factory=dict)
     """Those that rules look at."""
+    servers: frozenset[str] | None = None
+    """The virtual servers that its token is for; None: the whole gateway."""
 
     @property
     def key(self) -> str:
@@ -134,3 +173,5 @@ class Verdict:
     reason: str
     missing: tuple[str, ...] = ()
     """The scopes that would change it."""
+    challenge: Challenge = Challenge()
+    """As the rule has it that decided."""

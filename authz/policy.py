@@ -1,22 +1,24 @@
-"""Principal + target + rules -> Verdict. Pure and deterministic: the first rule that fits decides."""
+"""Principal + target + rules -> Verdict. Pure and deterministic: the first rule that fits decides.
+
+What every request needs, whatever it asks for, `check` looks at before.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from authz.model import Access, Match, Principal, Require, Rule, Target, Verdict
 
-ALLOWED = Verdict(allowed=True, reason="no rule fits")
+ALLOWED: Final = Verdict(allowed=True, reason="no rule fits")
 
 
 def decide(access: Access, principal: Principal, target: Target) -> Verdict:
-    missing = lacking(access, principal, access.required_scopes)
-    if missing:
-        return Verdict(allowed=False, reason="every request needs these scopes", missing=missing)
     for number, rule in enumerate(access.rules):
         if fits(rule.match, target):
-            return _judged(access, principal, target, rule, f"policies[{number}]")
+            verdict = _judged(access, principal, target, rule, f"policies[{number}]")
+            return replace(verdict, challenge=rule.challenge)
     if access.default == "allow" or not target.kind:
         return ALLOWED
     return Verdict(allowed=False, reason="no rule fits, and the default is to deny")
@@ -51,6 +53,12 @@ def fits(match: Match, target: Target) -> bool:
     if match.method is not None and not glob(match.method).fullmatch(target.method):
         return False
     return all(target.annotations.get(name) is wanted for name, wanted in match.annotations)
+
+
+def depends_on_annotations(access: Access, target: Target) -> bool:
+    """Whether who does not know the target's annotations can not tell which rule decides."""
+    fitting = (rule for rule in access.rules if fits(replace(rule.match, annotations=()), target))
+    return bool(next(fitting, Rule()).match.annotations)
 
 
 @lru_cache(maxsize=1024)

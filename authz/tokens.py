@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote
 
 import jwt
 from jwt.algorithms import get_default_algorithms
 
-from authz.model import Access, Issuer, Principal
+from authz.challenge import FOR_ANOTHER
+from authz.model import MOST_BYTES, SKEW_S, Access, Issuer, Principal
 
-MOST_BYTES: Final = 16_384
-SKEW_S: Final = 60
 _PART: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
@@ -88,17 +88,26 @@ def verify(token: Token, key: jwt.PyJWK, access: Access, now: float) -> Principa
     for name in ("nbf", "iat"):
         if name in claims and _number(claims, name) - SKEW_S > now:
             raise BadToken("the token is not valid yet")
-    said = claims.get("aud")
-    audience = set(token.issuer.audience or (access.resource,))
-    if not audience & {
-        item for item in (said if isinstance(said, list) else [said]) if isinstance(item, str)
-    }:
-        raise BadToken("the token is for another audience")
+    servers = _servers(token, access)
     subject = claims.get("sub")
     if not isinstance(subject, str) or not subject.strip() or not subject.isprintable():
         raise BadToken("the token has no subject")
     used = {name: claims[name] for name in sorted(access.claims_used) if name in claims}
-    return Principal(token.issuer.issuer, subject, _scopes(claims), used)
+    return Principal(token.issuer.issuer, subject, _scopes(claims), used, servers)
+
+
+def _servers(token: Token, access: Access) -> frozenset[str] | None:
+    """Virtual servers have URLs of their own, for which there may be tokens; None: it is for the whole gateway."""
+    said = token.claims.get("aud")
+    named = {item for item in (said if isinstance(said, list) else [said]) if isinstance(item, str)}
+    audience = token.issuer.audience or (access.resource,)
+    if named & set(audience):
+        return None
+    below = f"{access.resource}/v/"
+    servers = frozenset(unquote(one.removeprefix(below)) for one in named if one.startswith(below))
+    if not servers or access.resource not in audience:
+        raise BadToken(FOR_ANOTHER)
+    return servers
 
 
 def expires_at(token: Token) -> float:

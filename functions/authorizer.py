@@ -1,18 +1,18 @@
 """Who may use the gateway, by token: asked by API Gateway before every function but metadata."""
 
-import logging
 import os
+import sys
 
 from authz.authorizer import Authorizer
 from authz.guard import Guard
 from portico.aws.named import named_by
+from portico.loglines import take_over
 from portico.registry import at, load
 from portico.settings import settings_from
 
 
 def _handler():
-    # Why a token was refused is for the log alone; Powertools would take longer to import than all else here.
-    logging.getLogger("authz").setLevel(os.environ.get("LOG_LEVEL", "INFO"))
+    take_over(sys.stdout, "authz")
     settings = settings_from(os.environ)
     registry = at(load(settings.config), settings.public_url or "")
     if registry.access is None:

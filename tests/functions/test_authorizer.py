@@ -1,9 +1,12 @@
 """The deployment with AuthMode=jwt: API Gateway asks the authorizer before every function."""
 
+import json
+
 import pytest
 
 from tests.functions.conftest import BASE
 from tests.support.exchange import fetch
+from tests.support.waiting import eventually
 
 HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 INITIALIZE = {
@@ -74,6 +77,26 @@ def test_a_call_with_headers_is_refused_by_the_authorizer_with_a_real_challenge(
     answer = ask(guarded, "tools/call", {"name": "new_destructive"}, issuer.token(), **said)
     assert answer.status == 403
     assert 'scope="tool:destroy"' in answer.headers["www-authenticate"]
+
+
+def test_whoever_is_let_in_or_not_leaves_a_line(guarded, issuer):
+    """Of a 401 there is the authorizer's only: no function hears of it."""
+    ask(guarded, "initialize", INITIALIZE, issuer.token(sub="mallory", aud="https://elsewhere.example.com"))
+    token = issuer.token(sub="grace")
+    session = begun(guarded, token)
+    ask(guarded, "tools/call", {"name": "old_destructive", "arguments": {}}, token, **session)
+
+    def noted():
+        written = [text.partition("] ")[2] for text in guarded.stderr().splitlines()]
+        said = [json.loads(line) for line in written if line.startswith("{")]
+        found = [one for one in said if "verdict" in one]
+        refused = {one["reason"] for one in found if one["verdict"] == "refused"}
+        assert {"the token is for another audience", "policies[0]: scopes are missing"} <= refused
+        allowed = [one for one in found if one["verdict"] == "allowed" and one.get("principal") == "grace"]
+        return {one["issuer"] for one in allowed} == {issuer.url} and len(allowed) >= 2
+
+    assert eventually(noted, 10)
+    assert token.rpartition(".")[2] not in guarded.stderr()
 
 
 def test_operators_need_the_operators_scope(guarded, issuer):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support import config, echo_server, gateway
+from tests.support import Client, config, echo_server, fetch, gateway
 
 
 def names(answer):
@@ -45,6 +45,28 @@ def test_a_virtual_server_limits_what_is_listed_and_what_can_be_called(portico):
     assert client.call("s1_echo", {"text": "a"}).text == "a"
     assert client.call("s1_headers").error == {"code": -32602, "message": "Unknown tool: s1_headers"}
     assert client.rpc("prompts/get", {"name": "s1_greet"}).error["code"] == -32602
+
+
+def test_a_virtual_server_has_a_path_of_its_own(portico):
+    """G1.85: in both eras, with all three verbs."""
+    url = f"{portico.base}/mcp/v/dev"
+    client = Client(url)
+    client.init()
+    assert names(client.rpc("tools/list")) == ["s1_echo"]
+    assert client.call("s1_headers").error["code"] == -32602
+    assert names(Client(url).rpc26("tools/list")) == ["s1_echo"]
+    assert names(client.rpc("tools/list", headers={"x-mcp-virtualserver": "dev"})) == ["s1_echo"]
+    sent = {"mcp-session-id": client.session, "accept": "text/event-stream"}
+    for verb in ("GET", "DELETE"):
+        other = fetch(url, method=verb, headers=sent | {"x-mcp-virtualserver": "ops"})
+        assert other.status == 400
+        assert "and the header another one" in other.json()["error"]["message"]
+        assert fetch(f"{portico.base}/mcp/v/nobody", method=verb, headers=sent).status == 404
+        assert fetch(f"{portico.base}/mcp/v/", method=verb, headers=sent).status == 404
+    with client.stream() as stream:
+        assert stream.status == 200
+    assert fetch(url, method="DELETE", headers=sent).status == 200
+    assert client.rpc("tools/list").status == 404
 
 
 def test_an_unknown_virtual_server_is_refused(portico):

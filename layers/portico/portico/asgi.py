@@ -7,20 +7,24 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
-from urllib.parse import unquote
 
+from authz.audit import Decided
 from authz.challenge import Refusal
-from authz.metadata import document, scopes_of
+from authz.check import entering
+from authz.identity import is_dropped
 from authz.model import Access, Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
+from authz.places import METADATA, issues_tokens, place
 from portico.broker import Broker
 from portico.caller import RequestHeaders
-from portico.catalogue import Catalogue, named_target
+from portico.catalogue import Catalogue
 from portico.client import Application, Client, Receive, Scope, Send
+from portico.consent import consent
 from portico.errors import BackendError
 from portico.listening import Listening
+from portico.metadata import described
 from portico.observability import Call, calls
-from portico.permissions import allowing, answer, denied, not_admitted, not_operating
+from portico.permissions import answer
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
     SESSION_HEADER,
@@ -31,7 +35,7 @@ from portico.protocol.inbound import (
     classify,
 )
 from portico.protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Message, Rejection
-from portico.protocol.modern import VERSION_HEADER, is_modern, read_envelope, unsupported
+from portico.protocol.modern import VERSION_HEADER, contradicted, is_modern, read_envelope, unsupported
 from portico.protocol.tickets import decode_cursor
 from portico.redaction import carry
 from portico.replies import Reply, discard, refusal
@@ -39,18 +43,9 @@ from portico.requests import LegacyRequest, ModernRequest
 from portico.sessions import Session
 from portico.stores.base import Unavailable
 from portico.toolmetadata import preferred
+from portico.views import refused_to, seen_by
 
-VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
-ISSUING_PATHS: Final = (
-    "/oauth/",
-    "/.well-known/oauth-authorization-server",
-    "/.well-known/openid-configuration",
-)
-METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
-CONSENT_PATH: Final = "/oauth/"
-TOKENS_PATH: Final = "/oauth/tokens/"
-"""What users have let the gateway do: not open, but theirs."""
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
@@ -94,6 +89,8 @@ class Endpoint:
         for name, value in scope["headers"]:
             headers[name.decode("latin-1")] = value.decode("latin-1").strip()
         repeated = _repeated(scope["headers"]) if len(headers) < len(scope["headers"]) else frozenset()
+        for forged in [name for name in headers if is_dropped(name)]:
+            del headers[forged]
         alias = self._broker.registry.gateway.session_header_alias
         self._loop = loop = self._loop or asyncio.get_running_loop()
         client = Client(scope, receive, send, headers, repeated, alias, loop)
@@ -114,75 +111,46 @@ class Endpoint:
         if refused is not None:
             client.headers.pop("origin", None)  # a page from elsewhere need not know why
             await client.reply(refusal(refused))
-        elif self.issuing is not None and path.startswith(ISSUING_PATHS):
+            return
+        if self.issuing is not None and issues_tokens(path):
             await client.hand_over(self.issuing)
-        elif self.admission is not None and not _is_open(client.scope["method"], path):
+            return
+        client.place = place(client.scope["method"], path)
+        if self.admission is not None and not client.place.free:
             await self._guarded_by(self.admission, client, path)
         else:
             await self._admitted(client, path)
 
     async def _guarded_by(self, admission: Admission, client: Client, path: str) -> None:
         """Everybody is asked who he is, on every request."""
-        principal = await admission.admit(client)
-        if isinstance(principal, Principal):
-            client.principal = principal
-            client.headers.admit(principal.key)
-            mcp = path == "/mcp" or path.startswith(TOKENS_PATH)
-            why = (
-                not_admitted(admission.access, principal)
-                if mcp
-                else not_operating(admission.access, principal)
-            )
-            if why is None:
+        call = client.call = Call(f"{client.scope['method']} {path}", audited=Decided())
+        found = await admission.admit(client)
+        if isinstance(found, Principal):
+            client.principal = found
+            call.admitted(found)
+            client.headers.admit(found.key)
+            refused = entering(admission.access, found, client.place)
+            if refused is None:
                 await self._admitted(client, path)
                 return
-            principal = why
-        await client.reply(answer(principal))
+        else:
+            refused = found
+        call.refused(refused)
+        await client.reply(call.watched(answer(refused, client.asked)))
 
     async def _admitted(self, client: Client, path: str) -> None:
-        if path.startswith(METADATA_PATH):
-            broker, own = self._broker, self._metadata(path)
-            now = broker.publication.current
-            await client.reply(await preferred(path, own, broker.registry, now, broker.credentials))
-        elif path == "/mcp":
+        broker = self._broker
+        if client.place.kind == "mcp":
             await self._mcp(client)
-        elif path.startswith(CONSENT_PATH):
-            await client.reply(await self._oauth(client, path))
+        elif client.place.kind == "consent":
+            await client.reply(await consent(client, path, broker.credentials, broker.registry.gateway))
+        elif path.startswith(METADATA):
+            now, registry = broker.publication.current, broker.registry
+            own = described(path, registry, now)
+            await client.reply(await preferred(path, own, registry, now, broker.credentials))
         else:
+            client.note()
             await self._other(client, path)
-
-    def _metadata(self, path: str) -> Reply:
-        """What clients may know of the resource before they have a token."""
-        access, of = self._broker.registry.access, path.removeprefix(METADATA_PATH)
-        found = None
-        if access is not None and of in ("", "/mcp"):
-            found = document(access)
-        elif access is not None and of.startswith("/tool/"):
-            name = unquote(of.removeprefix("/tool/"))
-            entry = self._broker.publication.current.tool(name)
-            target = named_target("tools", name, entry) if entry else None
-            found = document(access, scopes_of(access, target)) if target else None
-        if found is None:
-            return Reply(404)
-        headers = [
-            (b"access-control-allow-origin", b"*"),
-            (b"access-control-allow-headers", b"mcp-protocol-version"),
-            (b"access-control-max-age", b"3600"),
-        ]
-        return Reply(200, json.dumps(found).encode(), headers=headers)
-
-    async def _oauth(self, client: Client, path: str) -> Reply:
-        """The pages on which users let the gateway act for them; and what they have let it do, to be taken back."""
-        credentials, verb = self._broker.credentials, client.scope["method"]
-        theirs = path.startswith(TOKENS_PATH)
-        allowed = "DELETE" if theirs else "GET"
-        if verb != allowed:
-            return Reply(405, headers=[(b"allow", allowed.encode())])
-        if theirs:
-            known = await credentials.forget(path.removeprefix(TOKENS_PATH), client.owner)
-            return Reply(204 if known else 404)
-        query, gateway = client.scope["query_string"].decode("latin-1"), self._broker.registry.gateway
-        return await credentials.wired.pages.answer(path, query, client.headers, gateway)
 
     async def _control(self, client: Client) -> None:
         """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""
@@ -215,14 +183,13 @@ class Endpoint:
             allowed = b"POST" if sessionless else b"GET, POST, DELETE"
             await client.reply(Reply(405, headers=[(b"allow", allowed)]))
             return
-        if calls.isEnabledFor(logging.INFO):
+        if client.call is not None or calls.isEnabledFor(logging.INFO):
             await client.reply(await self._observed(handle, client))
         else:
             await client.reply(await self._guarded(handle, client))
 
     async def _observed(self, handle: Callable[[Client], Awaitable[Reply]], client: Client) -> Reply:
-        subject = client.principal.subject if client.principal else ""
-        call = client.call = Call(client.scope["method"], subject)
+        call = client.call = client.call or Call(client.scope["method"])
         try:
             return call.watched(await self._guarded(handle, client))
         except asyncio.CancelledError:
@@ -266,10 +233,16 @@ class Endpoint:
         catalogue = self._catalogue(client)
         if isinstance(catalogue, Rejection):
             return refusal(replace(catalogue, id=client.asked))
-        if isinstance(message, Message) and (why := self._denied(message, client)):
-            return answer(why, message)
-        if isinstance(message, Message) and is_modern(message, client.headers):
-            return await self._modern(message, client, catalogue)
+        if isinstance(message, Message):
+            if lie := contradicted(message, client.headers):
+                return refusal(lie)
+            if why := self._denied(message, client, client.call):
+                return answer(why, message.id)
+            if is_modern(message, client.headers):
+                return await self._modern(message, client, catalogue)
+        return await self._legacy(message, client, catalogue)
+
+    async def _legacy(self, message: Message | Batch, client: Client, catalogue: Catalogue) -> Reply:
         if isinstance(message, Message) and message.method == "initialize" and message.kind == "request":
             return await self._broker.begin(message, client.headers, catalogue, client.owner)
         if isinstance(message, Batch) and client.headers.get(VERSION_HEADER) in versions.MODERN:
@@ -309,24 +282,10 @@ class Endpoint:
         return await self._broker.carry_modern(decision, request)
 
     def _catalogue(self, client: Client) -> Catalogue | Rejection:
-        """What this client may see: all of it, or what a virtual server shows and its principal is allowed to."""
-        name = client.headers.get(VIRTUAL_SERVER_HEADER)
-        server = None if name is None else self._broker.registry.virtual_servers.get(name)
-        if name is not None and server is None:
-            return Rejection(400, INVALID_REQUEST, f"there is no virtual server {name!r}")
-        access, principal = self._broker.registry.access, client.principal
-        if access is None or principal is None:
-            return self._broker.publication.view(server)
-        return self._broker.publication.view(server, principal.grants, allowing(access, principal))
+        return seen_by(client, self._broker.registry, self._broker.publication)
 
-    def _denied(self, message: Message, client: Client) -> Refusal | None:
-        """What a virtual server does not show is unknown, and so not refused."""
-        access, principal = self._broker.registry.access, client.principal
-        if access is None or principal is None or message.kind != "request":
-            return None
-        name = client.headers.get(VIRTUAL_SERVER_HEADER)
-        server = self._broker.registry.virtual_servers.get(name) if name else None
-        return denied(access, principal, message, self._broker.publication.view(server))
+    def _denied(self, message: Message, client: Client, call: Call | None) -> Refusal | None:
+        return refused_to(client, message, self._broker.registry, self._broker.publication, call)
 
     async def _batch(self, batch: Batch, session: Session, client: Client, catalogue: Catalogue) -> Reply:
         if session.version not in versions.BATCHING:
@@ -353,18 +312,20 @@ class Endpoint:
     ) -> Reply:
         if isinstance(message, Rejection):
             return refusal(message)
-        if why := self._denied(message, client):
-            return answer(why, message)
+        call = client.call.part() if client.call else None
+        if call is not None:
+            call.asked(message)
+        if why := self._denied(message, client, call):
+            reply = answer(why, message.id)
+            return call.watched(reply) if call else reply
         if message.method == "initialize":
             text = "initialize must not be part of a batch"
             return refusal(Rejection(400, INVALID_REQUEST, text, id=message.id))
         request = LegacyRequest(message, client.headers, catalogue, session)
         decision = self._broker.decide(request)
-        if client.call is None:
+        if call is None or client.call is None:
             return await self._broker.carry(decision, request)
         client.call.method = "batch"
-        call = Call("", client.call.principal)
-        call.asked(message)
         call.decided(decision)
         return call.watched(await self._broker.carry(decision, request))
 
@@ -418,6 +379,9 @@ class Endpoint:
         return Reply(200, frames=listening.frames(), session_id=session.id)
 
     async def _delete(self, client: Client) -> Reply:
+        catalogue = self._catalogue(client)
+        if isinstance(catalogue, Rejection):
+            return refusal(catalogue)
         session = await self._session(client)
         if isinstance(session, Rejection):
             return refusal(session)
@@ -452,13 +416,6 @@ class Endpoint:
         if path == "/status" or path.startswith("/status/"):
             found = await self._operator.status(path.removeprefix("/status").strip("/") or None)
         await client.reply(Reply(404) if found is None else Reply(200, json.dumps(found).encode()))
-
-
-def _is_open(verb: str, path: str) -> bool:
-    """A browser asks before it has a token to show, and a client must find out where to get one."""
-    if path.startswith(CONSENT_PATH):
-        return not path.startswith(TOKENS_PATH)
-    return path == "/health" or path.startswith(METADATA_PATH) or (path == "/mcp" and verb == "OPTIONS")
 
 
 def _repeated(headers: list[tuple[bytes, bytes]]) -> frozenset[str]:

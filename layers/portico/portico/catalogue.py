@@ -163,8 +163,14 @@ class Catalogue:
     def owner(self, uri: str) -> str | None:
         """Exact listing first, then template, then the only backend with addresses of that scheme.
 
-        The last is for what a tool links to: it need not be in any listing.
+        The last is for what a tool links to: it need not be in any listing. What may not be seen has none.
         """
+        backend = self._owner(uri)
+        if backend and self.allows is not None and not self.allows(address_target(uri, backend)):
+            return None
+        return backend
+
+    def _owner(self, uri: str) -> str | None:
         exact = self.resources.get(uri)
         if exact:
             return exact

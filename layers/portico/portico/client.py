@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final
 
 from authz.model import Principal
+from authz.places import Place
 from portico.caller import RequestHeaders
 from portico.protocol import sse
 from portico.protocol.inbound import accepts
@@ -56,12 +57,18 @@ class Client:
         self._begun = False
         self.asked: Id = None
         """The id of the request in it, once that has been read."""
+        self.place = Place("open", free=True)
         self.principal: Principal | None = None
         """Who asks, where everybody is asked who he is."""
         self.call: Call | None = None
         """What is noted of it, if anybody wants to know."""
         self.gone = False
         """It has hung up, and whoever worked for it was told by a CancelledError."""
+
+    def note(self) -> None:
+        """What is noted of it ends with the answer, whoever gives it."""
+        if self.call is not None:
+            self._send = self.call.seen_by(self._send)
 
     @property
     def owner(self) -> str:

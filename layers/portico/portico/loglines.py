@@ -57,3 +57,13 @@ def set_up(stream: TextIO, lines: Format, *, log_calls: bool) -> None:
         level=level if level in logging.getLevelNamesMapping() else "INFO", handlers=[handler]
     )
     logging.getLogger("portico.calls").setLevel(logging.INFO if log_calls else logging.WARNING)
+    logging.getLogger("authz.audit").setLevel(logging.INFO)
+
+
+def take_over(stream: TextIO, name: str) -> None:
+    """As JSON, in a process where others have set up logging before."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    logger = logging.getLogger(name)
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)

@@ -1,15 +1,20 @@
 """One line per request of a client: what it was, where it went, what became of it.
 
-`portico.calls` has the lines of requests. Below INFO there is nothing to it: requests are not even looked at.
+`portico.calls` has the lines of requests. Below INFO there is nothing to it: requests are not even looked at. Where everybody
+is asked who he is, they are the audit's (`authz.audit`) instead, always, and say who, what was decided, and why.
 """
 
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from collections.abc import AsyncIterator, MutableMapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
+from authz.audit import Decided, note
+from authz.challenge import Refusal
+from authz.model import Principal, Target
+from portico.client import Send
 from portico.protocol import sse
 from portico.protocol.jsonrpc import BACKEND_FAILED, BACKEND_TIMED_OUT, Message
 from portico.replies import Reply
@@ -29,10 +34,11 @@ class Call:
     """A request under way: what it is, and in the end what became of it."""
 
     method: str
-    principal: str = ""
     tool: str = ""
     backend: str = ""
     outcome: Outcome | None = None
+    audited: Decided | None = None
+    """What was decided, and for whom; None where nobody is asked."""
     _began: float = field(default_factory=time.perf_counter)
 
     def asked(self, message: Message) -> None:
@@ -40,11 +46,42 @@ class Call:
         name = message.param("name") or message.param("uri")
         self.tool = name[:NAME] if isinstance(name, str) else ""
 
+    def admitted(self, principal: Principal) -> None:
+        if self.audited is not None:
+            self.audited.of(principal)
+
+    def judged(self, target: Target, refused: Refusal | None, reason: str) -> None:
+        self.backend = target.backend
+        if self.audited is not None:
+            self.audited.allowed(reason)
+        if refused is not None:
+            self.refused(refused)
+
+    def refused(self, refused: Refusal) -> None:
+        self.outcome = "refused" if refused.status < 500 else "failed"
+        if self.audited is not None:
+            self.audited.refused(refused)
+
+    def part(self) -> "Call":
+        """For a message of a batch."""
+        return Call("", audited=replace(self.audited) if self.audited else None)
+
     def decided(self, decision: Decision) -> None:
         if isinstance(decision, Forward):
             self.backend = decision.backend
         elif isinstance(decision, Refuse | UnknownTool):
             self.outcome = "refused"
+
+    def seen_by(self, send: Send) -> Send:
+        """For answers that are given by others: the status is all there is to see."""
+
+        async def seen(message: MutableMapping[str, Any]) -> None:
+            await send(message)
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                self.end("ok" if status < 400 else "refused" if status < 500 else "failed", status)
+
+        return seen
 
     def watched(self, reply: Reply) -> Reply:
         """The same reply; the line is written when it is there, or has been sent as a stream."""
@@ -83,11 +120,13 @@ class Call:
             "method": self.method,
             "tool": self.tool,
             "backend": self.backend,
-            "principal": self.principal,
             "outcome": outcome,
             "status": status,
             "duration_ms": ms,
         }
+        if self.audited is not None:
+            note(self.audited, said)
+            return
         at = f" at {self.backend}" if self.backend else ""
         what = f"{self.method} {self.tool}".rstrip()
         calls.info("%s%s: %s, %d in %g ms", what, at, outcome, status, ms, extra=said)

@@ -1,11 +1,16 @@
 """What a principal may do, of what the catalogue has. Pure."""
 
-from authz import challenge
+from collections.abc import Mapping
+from dataclasses import replace
+
 from authz.challenge import Refusal
+from authz.check import asking
 from authz.model import Access, Principal, Target
-from authz.policy import decide, lacking
+from authz.naming import by_prefix
+from authz.policy import decide
 from portico.catalogue import Allows, Catalogue, address_target, named_target
-from portico.protocol.jsonrpc import Message, Rejection
+from portico.protocol import names
+from portico.protocol.jsonrpc import Id, Message, Rejection
 from portico.replies import Reply, refusal
 
 ADDRESSED = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
@@ -21,41 +26,51 @@ def allowing(access: Access, principal: Principal) -> Allows:
     return listed
 
 
-def denied(access: Access, principal: Principal, message: Message, catalogue: Catalogue) -> Refusal | None:
-    """Whether this request is refused; `catalogue` has also what the principal may not see."""
-    target = target_of(message, catalogue)
-    verdict = decide(access, principal, target)
-    return None if verdict.allowed else challenge.forbidden(access, verdict, target)
+def denied(
+    access: Access,
+    principal: Principal,
+    message: Message,
+    catalogue: Catalogue,
+    prefixes: Mapping[str, str],
+    server: str = "",
+) -> tuple[Refusal | None, str, Target]:
+    """Whether this request is refused, the reason, and what it asks for; `catalogue` has also what the principal may not see.
+
+    Where a thing can be asked for by several methods, a rule for any of them, or for what it is, refuses it.
+    """
+    target = target_of(message, catalogue, prefixes)
+    refused, reason = asking(access, principal, target, server)
+    if refused is None and target.method != message.method:
+        refused, reason = asking(access, principal, replace(target, method=message.method), server)
+    return refused, reason, target
 
 
-def not_admitted(access: Access, principal: Principal) -> Refusal | None:
-    """Whether it lacks what every request needs."""
-    return challenge.lacking_scopes(access, lacking(access, principal, access.required_scopes))
+def target_of(message: Message, catalogue: Catalogue, prefixes: Mapping[str, str]) -> Target:
+    """What is asked for; without a kind where the gateway answers itself, or nobody could have such a thing.
 
-
-def not_operating(access: Access, principal: Principal) -> Refusal | None:
-    return challenge.lacking_scopes(access, lacking(access, principal, access.operator_scopes))
-
-
-def target_of(message: Message, catalogue: Catalogue) -> Target:
-    """What is asked for; without a kind where the gateway answers itself, or there is no such thing."""
+    A name that is unknown is judged as if it were there: a refusal does not tell what there is.
+    """
     found: Target | None = None
-    if message.method == "tools/call":
-        found = _named(catalogue, "tools", message.param("name"))
-    elif message.method == "prompts/get":
-        found = _named(catalogue, "prompts", message.param("name"))
+    if message.method in ("tools/call", "prompts/get"):
+        listing = "tools" if message.method == "tools/call" else "prompts"
+        found = _named(catalogue, listing, message.param("name"), prefixes)
     elif message.method in ADDRESSED:
         found = _addressed(catalogue, message.param("uri"))
     elif message.method == "completion/complete":
-        found = _completed(catalogue, message.param("ref"))
+        found = _completed(catalogue, message.param("ref"), prefixes)
     return found or Target(message.method)
 
 
-def _named(catalogue: Catalogue, listing: str, name: object) -> Target | None:
+def _named(catalogue: Catalogue, listing: str, name: object, prefixes: Mapping[str, str]) -> Target | None:
     if not isinstance(name, str):
         return None
-    entry = catalogue.tool(name) if listing == "tools" else catalogue.prompt(name)
-    return named_target(listing, name, entry) if entry else None
+    tools = listing == "tools"
+    if tools and name not in catalogue.tools and names.joined(name) in catalogue.tools:
+        name = names.joined(name)
+    entry = catalogue.tool(name) if tools else catalogue.prompt(name)
+    if entry is not None:
+        return named_target(listing, name, entry)
+    return by_prefix(prefixes, "tools/call" if tools else "prompts/get", name)
 
 
 def _addressed(catalogue: Catalogue, uri: object) -> Target | None:
@@ -63,15 +78,14 @@ def _addressed(catalogue: Catalogue, uri: object) -> Target | None:
     return address_target(str(uri), backend) if backend else None
 
 
-def _completed(catalogue: Catalogue, reference: object) -> Target | None:
+def _completed(catalogue: Catalogue, reference: object, prefixes: Mapping[str, str]) -> Target | None:
     said = reference if isinstance(reference, dict) else {}
     if said.get("type") == "ref/resource":
         return _addressed(catalogue, said.get("uri"))
-    return _named(catalogue, "prompts", said.get("name"))
+    return _named(catalogue, "prompts", said.get("name"), prefixes)
 
 
-def answer(refused: Refusal, message: Message | None = None) -> Reply:
-    id_ = message.id if message and message.kind == "request" else None
+def answer(refused: Refusal, id_: Id) -> Reply:
     rejection = Rejection(refused.status, refused.code, refused.message, refused.data or None, id_)
     reply = refusal(rejection)
     headers = (

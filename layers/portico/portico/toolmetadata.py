@@ -14,12 +14,12 @@ from urllib.parse import quote, unquote, urlsplit
 from authz.model import Access
 from portico.catalogue import Catalogue
 from portico.credentials.calls import Credentials
+from portico.metadata import OPEN_TO_PAGES
 from portico.registry import Backend, Registry, UnresolvedReference
 from portico.replies import Reply
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource/tool/"
 KEPT_S: Final = 60.0
-_HEADERS: Final = [(b"access-control-allow-origin", b"*"), (b"access-control-max-age", b"3600")]
 
 
 async def preferred(
@@ -33,7 +33,7 @@ async def preferred(
     if entry is None or backend is None:
         return own
     said = usable(await _asked(backend, entry.upstream_name, credentials), registry.access)
-    return Reply(200, json.dumps(said).encode(), headers=[*_HEADERS]) if said else own
+    return Reply(200, json.dumps(said).encode(), headers=[*OPEN_TO_PAGES]) if said else own
 
 
 def usable(said: dict[str, Any], access: Access | None) -> dict[str, Any] | None:

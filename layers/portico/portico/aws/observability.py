@@ -1,6 +1,6 @@
 """Logs, metrics and trace ids of a function, by Powertools: all loggers write JSON lines through it, redacted.
 
-Every request has a line (`portico.calls`) and metrics in the embedded format: Requests of the function, and for what went
+Every request has a line (`portico.calls`, or `authz.audit` where everybody is asked who he is) and metrics in the embedded format: Requests of the function, and for what went
 to a backend Duration and the outcome. A tool's name is no dimension: each value of one is a metric that is paid for.
 """
 
@@ -68,6 +68,12 @@ class Observability:
         calls = logging.getLogger("portico.calls")
         calls.handlers = [self._counting]
         calls.setLevel(logging.INFO)
+        # Who was let in is written down whatever the level is.
+        lines = logging.StreamHandler(handler.stream)
+        lines.setFormatter(handler.formatter)
+        audit = logging.getLogger("authz.audit")
+        audit.handlers, audit.propagate = [self._counting, lines], False
+        audit.setLevel(logging.INFO)
 
     @contextmanager
     def invocation(self, event: Event, context: Any) -> Iterator[None]:

@@ -29,6 +29,12 @@ examples:
 A value is read as JSON if it is JSON, and as text otherwise; '"5"' is the text 5.
 Progress goes to stderr, the result to stdout.
 """
+AUTHZ = """\
+The same portico.yaml as the gateway's says who may do what. A request is asked about with its own method, path (after
+PATH), headers and body: 200 and who it is (x-portico-principal, x-portico-issuer, x-portico-scopes), or the refusal as it
+should reach the client. What only the gateway knows (annotations, addresses, virtual servers) the gateway decides behind it.
+examples/envoy.yaml is an Envoy that asks.
+"""
 DOCTOR = """\
 examples:
   portico doctor http://127.0.0.1:8088/mcp
@@ -73,6 +79,16 @@ def _parser() -> argparse.ArgumentParser:
         "--log-calls", action="store_true", help="a line for each request, which costs some speed"
     )
     run.add_argument(
+        "--log-format", choices=("text", "json"), default="text", help="how lines look (default: text)"
+    )
+    authz = _command(commands, "authz", "answer Envoy (ext_authz) whether requests may pass", _authz)
+    authz.epilog = AUTHZ
+    authz.formatter_class = argparse.RawDescriptionHelpFormatter
+    _add_config(authz, "--config", default=CONFIG)
+    authz.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
+    authz.add_argument("--port", type=_port, default=8089, help="the port, 0 picks one (default: 8089)")
+    authz.add_argument("--below", default="/check", metavar="PATH", help="path_prefix (default: /check)")
+    authz.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="how lines look (default: text)"
     )
     check = _command(commands, "check", "validate a configuration, without running it", _check)
@@ -242,6 +258,14 @@ def _serve(arguments: argparse.Namespace) -> int:
         insecure=arguments.insecure,
         lines=arguments.log_format,
         log_calls=arguments.log_calls,
+    )
+
+
+def _authz(arguments: argparse.Namespace) -> int:
+    from portico.cli.checking import check_requests  # noqa: PLC0415 - what looks at tokens is slow to import
+
+    return check_requests(
+        arguments.config, arguments.host, arguments.port, arguments.below, arguments.log_format
     )
 
 

@@ -119,6 +119,20 @@ def _mirrored(message: Message, headers: Mapping[str, str], version: Any) -> Rej
     return None
 
 
+def contradicted(message: Message, headers: Mapping[str, str]) -> Rejection | None:
+    """Whoever stands before us may have judged, or routed, by what the headers say: of any era, they must not lie."""
+    method = headers.get(METHOD_HEADER)
+    if method is None or message.kind != "request":
+        return None
+    if method != message.method:
+        return mismatch(message, f"the header {METHOD_HEADER} does not match the body")
+    name = headers.get(NAME_HEADER)
+    said = message.param(NAMED.get(message.method, ""))
+    if name is not None and isinstance(said, str) and decode_value(name) != said:
+        return mismatch(message, f"the header {NAME_HEADER} does not match the body")
+    return None
+
+
 def _envelope(message: Message, fields: dict[str, Any]) -> Envelope | Rejection:
     version, capabilities = fields[VERSION_KEY], fields[CAPABILITIES_KEY]
     level, token = fields.get(LEVEL_KEY), fields.get("progressToken")

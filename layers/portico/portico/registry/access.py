@@ -1,9 +1,10 @@
 """`auth` and `policies` of a portico.yaml."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
-from authz.model import ALGORITHMS, Access, Issuer, Match, Require, Rule
+from authz.model import ALGORITHMS, Access, Challenge, Issuer, Match, Require, Rule, Trusted
 from authz.origins import ON_LOOPBACK, origin_allowed
 from portico.registry import kinds
 from portico.registry.document import Value
@@ -11,6 +12,7 @@ from portico.registry.fields import Fields, Listed, Unfit
 from portico.registry.kinds import Kinds, one_of
 from portico.registry.model import DevAuth, Gateway, Registry
 from portico.registry.problems import Report, shown
+from portico.registry.reference import UnresolvedReference
 
 _SCOPES: Final = Listed(kinds.SCOPE)
 _AUTH: Final[Kinds] = {
@@ -37,12 +39,15 @@ _REQUIRE: Final[Kinds] = {
     "roles": kinds.TEXTS,
     "never": kinds.FLAG,
 }
+_CHALLENGE: Final[Kinds] = {"resource_metadata": kinds.TRUSTED_URL, "description": kinds.TEXT}
+_TRUSTED: Final[Kinds] = {"key": kinds.PUBLIC_KEY, "enforce": kinds.FLAG}
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
-def read_access(top: Fields, gateway: Gateway) -> tuple[Access | None, DevAuth | None]:
-    """None without authentication: then nothing of it is looked at but its form."""
+def read_auth(top: Fields, gateway: Gateway) -> dict[str, Any]:
+    """No Access without authentication: then nothing of it is looked at but its form."""
     fields = top.section("auth")
+    trusted = _trusted(fields)
     given = fields.read(_AUTH)
     mode: Literal["none", "jwt", "dev"] = given.pop("mode", "none")
     lifetime = {"access_token_s": given.pop("access_token_s")} if "access_token_s" in given else {}
@@ -62,9 +67,9 @@ def read_access(top: Fields, gateway: Gateway) -> tuple[Access | None, DevAuth |
     if lifetime and mode != "dev":
         fields.problem("access_token_s", "nothing, unless mode is dev", "a lifetime")
     if mode == "none":
-        return None, None
+        return {"trusted": trusted}
     if mode == "jwt":
-        return Access(resource_of(gateway), **given), None
+        return {"trusted": trusted, "access": Access(resource_of(gateway), **given)}
     if given["issuers"]:
         fields.problem("issuers", "nothing, since mode is dev: the gateway itself is the issuer", "issuers")
     if not origin_allowed(ON_LOOPBACK, gateway.public_url) or gateway.public_url.count("/") > 2:
@@ -72,13 +77,36 @@ def read_access(top: Fields, gateway: Gateway) -> tuple[Access | None, DevAuth |
             "public_url", "an origin on this machine, since auth.mode is dev", "another one"
         )
     given["issuers"] = (own_issuer(gateway),)
-    return Access(resource_of(gateway), **given), DevAuth(**lifetime)
+    access = Access(resource_of(gateway), **given)
+    return {"trusted": trusted, "access": access, "dev_auth": DevAuth(**lifetime)}
 
 
 def own_issuer(gateway: Gateway) -> Issuer:
     """The gateway itself."""
     origin = gateway.public_url
     return Issuer(origin, algorithms=("ES256",), jwks_url=f"{origin}/oauth/jwks")
+
+
+def _trusted(auth: Fields) -> Trusted | None:
+    """Who else may say what a request sees. A public key is no secret: it is read with the file."""
+    if auth.raw("authorized") is None:
+        return None
+    from authz.capabilities import is_p256  # noqa: PLC0415 - what looks at keys is slow to import
+
+    fields = auth.section("authorized")
+    given = fields.read(_TRUSTED, required=("key",))
+    fields.refuse_unknown()
+    if "key" not in given:
+        return None
+    try:
+        text = given["key"].beside(Path(auth.report.where).parent).resolve()
+    except UnresolvedReference as error:
+        fields.problem("key", "a key that can be read", str(error))
+        return None
+    if not is_p256(text):
+        fields.problem("key", "the public key of ES256 (P-256), as PEM", "something else")
+        return None
+    return Trusted(text, given.get("enforce", False))
 
 
 def resource_of(gateway: Gateway) -> str:
@@ -125,11 +153,17 @@ def _rule(value: Value, report: Report) -> Rule:
     hints = match.section("annotations")
     said = hints.read(dict.fromkeys(_HINTS, kinds.FLAG))
     claims = _claims(require)
-    for part in (hints, match, require, fields):
+    challenge = fields.section("challenge")
+    said_instead = challenge.read(_CHALLENGE)
+    for part in (hints, match, require, challenge, fields):
         part.refuse_unknown()
     if not (required or claims):
         fields.problem("require", "scopes, any_scope, roles, claims or never", shown(None))
-    return Rule(Match(**matched, annotations=tuple(said.items())), Require(**required, claims=claims))
+    return Rule(
+        Match(**matched, annotations=tuple(said.items())),
+        Require(**required, claims=claims),
+        Challenge(**said_instead),
+    )
 
 
 def _claims(require: Fields) -> tuple[tuple[str, tuple[str, ...]], ...]:

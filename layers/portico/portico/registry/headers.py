@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from authz import identity
 from portico.registry.document import Data
 from portico.registry.fields import Unfit
 from portico.registry.problems import quoted
@@ -13,6 +14,7 @@ TOKEN: Final = re.compile(r"[a-z0-9!#$%&'+.^_`|~-]+")
 NEVER_FORWARDED: Final = (
     *("mcp-*", "x-mcp-*", "router-key", "g-session-id", "gateway-session-id"),
     *("authorization", "cookie", "host", "user-agent"),
+    *identity.NAMES,
     *("accept", "accept-encoding", "content-length", "content-type", "content-encoding", "expect"),
     *(
         "connection",

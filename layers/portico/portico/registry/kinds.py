@@ -139,6 +139,12 @@ def _certificate(data: Data) -> Reference:
     return Reference("file", data)
 
 
+def _public_key(data: Data) -> Reference:
+    if not isinstance(data, str) or "PRIVATE KEY" in data:
+        raise Unfit
+    return Reference.literal(data) if "-----BEGIN PUBLIC KEY-----" in data else _reference(data)
+
+
 def _secret_or_reference(data: Data) -> Reference:
     if not isinstance(data, str) or not data or _CONTROL.search(data):
         raise Unfit("text without control characters")
@@ -181,6 +187,7 @@ STORE: Final = Scalar("sqlite:PATH, memory or dynamodb:TABLE", _matching(_STORE)
 PREFIX: Final = Scalar("a prefix of a-z, 0-9 and _ that begins with a letter or digit and ends in _", _prefix)
 CREDENTIAL: Final = Scalar("env:NAME or file:PATH", _reference, secret=True)
 CERTIFICATE: Final = Scalar("PEM text, env:NAME, file:PATH or a path", _certificate, secret=True)
+PUBLIC_KEY: Final = Scalar("a public key as PEM, env:NAME or file:PATH", _public_key, secret=True)
 SECRET: Final = Scalar(
     "the value itself (for env:NAME or file:PATH there is credential)", _secret, secret=True
 )

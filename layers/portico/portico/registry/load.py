@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from portico.registry import document, kinds, kuadrant
-from portico.registry.access import read_access
+from portico.registry.access import read_auth
 from portico.registry.declared import (
     Declared,
     DeclaredVirtualServer,
@@ -118,7 +118,7 @@ def _portico(root: Value, report: Report, version: str | None) -> Registry:
     given["limits"] = Limits(**_section(top, "limits", _LIMITS))
     given["compat"] = Compat(**_section(top, "compat", _COMPAT))
     given["discovery"] = DiscoveryRules(**_section(top, "discovery", _DISCOVERY))
-    given["access"], given["dev_auth"] = read_access(top, given["gateway"])
+    given |= read_auth(top, given["gateway"])
     given |= read_login(top)
     backends = read_backends(top, given["gateway"])
     virtual = read_virtual_servers(top)

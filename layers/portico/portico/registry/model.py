@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, Literal
 
-from authz.model import Access
+from authz.model import Access, Trusted
 from portico import __version__
 from portico.registry.reference import Reference
 
@@ -134,7 +135,7 @@ def _no_virtual_servers() -> Mapping[str, VirtualServer]:
     return MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Registry:
     gateway: Gateway = field(default_factory=Gateway)
     limits: Limits = Limits()
@@ -146,6 +147,8 @@ class Registry:
     """The gateway as a client of its own issuers, for finding out who sits before a browser."""
     encryption_key: Reference | None = None
     """What users' tokens for backends are kept under; None: a key beside the store."""
+    trusted: Trusted | None = None
+    """Who may limit requests by `x-mcp-authorized`; None: nobody, and the header means nothing."""
     compat: Compat = Compat()
     discovery: DiscoveryRules = DiscoveryRules()
     backends: tuple[Backend, ...] = ()
@@ -153,3 +156,10 @@ class Registry:
     source: tuple[str, ...] = ()
     """The files it was read from, the main one first."""
     warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def prefixes(self) -> Mapping[str, str]:
+        """To the names of the backends."""
+        return {
+            backend.prefix: backend.name for backend in self.backends if backend.prefix and backend.enabled
+        }

@@ -1,0 +1,48 @@
+"""Paths -> what they are for, and who may come there. Pure, and the same on every edge."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+METADATA: Final = "/.well-known/oauth-protected-resource"
+VIRTUAL: Final = "/mcp/v/"
+VIRTUAL_SERVER: Final = "x-mcp-virtualserver"
+GIVEN: Final = "/oauth/tokens/"
+"""What a user has let the gateway do: not open, but his."""
+_CONSENT: Final = frozenset({"/oauth/client.json", "/oauth/upstream/start", "/oauth/upstream/callback"})
+_ISSUING: Final = frozenset(f"/oauth/{name}" for name in ("authorize", "token", "register", "revoke", "jwks"))
+_ISSUER: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    kind: Literal["open", "mcp", "consent", "operators"]
+    server: str = ""
+    """The virtual server that the path names."""
+    free: bool = False
+    """Nobody is asked who he is: a browser asks before it has a token to show."""
+
+
+_OPEN: Final = Place("open", free=True)
+_MCP: Final = Place("mcp")
+_ASKED_BEFORE: Final = Place("mcp", free=True)
+_OPERATORS: Final = Place("operators")
+_PAGE: Final = Place("consent", free=True)
+_TAKEN_BACK: Final = Place("consent")
+
+
+def place(verb: str, path: str) -> Place:
+    """Whatever is not known to be something else needs what operators need. `path` is decoded, and without a query."""
+    if path == "/mcp":
+        return _ASKED_BEFORE if verb == "OPTIONS" else _MCP
+    if path.startswith(VIRTUAL) and path != VIRTUAL:
+        return Place("mcp", path.removeprefix(VIRTUAL), free=verb == "OPTIONS")
+    if path in ("/health", METADATA) or path.startswith(f"{METADATA}/"):
+        return _OPEN
+    if path in _CONSENT:
+        return _PAGE
+    return _TAKEN_BACK if path.startswith(GIVEN) else _OPERATORS
+
+
+def issues_tokens(path: str) -> bool:
+    """What belongs to a gateway that is its own authorization server, and elsewhere to nobody."""
+    return path in _ISSUING or path.startswith(_ISSUER)

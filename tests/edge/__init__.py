@@ -1,0 +1,1 @@
+"""Portico behind edges that are others' programs."""
