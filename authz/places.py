@@ -6,9 +6,10 @@ from typing import Final, Literal
 METADATA: Final = "/.well-known/oauth-protected-resource"
 VIRTUAL: Final = "/mcp/v/"
 VIRTUAL_SERVER: Final = "x-mcp-virtualserver"
-GIVEN: Final = "/oauth/tokens/"
+_CONSENT: Final = "/oauth/upstream/"
+"""Pages on which users let the gateway act for them: they find out by themselves who has opened them."""
+GIVEN: Final = "/oauth/upstream/tokens/"
 """What a user has let the gateway do: not open, but his."""
-_CONSENT: Final = frozenset({"/oauth/client.json", "/oauth/upstream/start", "/oauth/upstream/callback"})
 _ISSUING: Final = frozenset(f"/oauth/{name}" for name in ("authorize", "token", "register", "revoke", "jwks"))
 _ISSUER: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 
@@ -38,9 +39,9 @@ def place(verb: str, path: str) -> Place:
         return Place("mcp", path.removeprefix(VIRTUAL), free=verb == "OPTIONS")
     if path in ("/health", METADATA) or path.startswith(f"{METADATA}/"):
         return _OPEN
-    if path in _CONSENT:
-        return _PAGE
-    return _TAKEN_BACK if path.startswith(GIVEN) else _OPERATORS
+    if path.startswith(GIVEN):
+        return _TAKEN_BACK
+    return _PAGE if path.startswith(_CONSENT) else _OPERATORS
 
 
 def issues_tokens(path: str) -> bool:

@@ -182,7 +182,7 @@ def test_the_page_works_once_and_its_link_in_its_own_browser_only(portico, serve
     assert first.follow(first.onward(page)).status == 200
     assert first.get(url).status == 404
     assert first.get(f"{PUBLIC}/oauth/upstream/start?id=nothing").status == 404
-    assert first.get(f"{PUBLIC}/oauth/other").status == 404
+    assert first.get(f"{PUBLIC}/oauth/upstream/other").status == 404
 
 
 def test_a_user_who_says_no_is_asked_again_by_the_next_call(portico, server):
@@ -256,7 +256,7 @@ def test_a_users_token_is_deleted_on_request(portico, server):
     Browser(portico, PUBLIC).consent(asked(client))
 
     def delete(headers):
-        return fetch(f"{portico.base}/oauth/tokens/g", method="DELETE", headers=headers).status
+        return fetch(f"{portico.base}/oauth/upstream/tokens/g", method="DELETE", headers=headers).status
 
     assert delete({}) == 401
     assert delete(client_of(portico, server, "eve").headers) == 404

@@ -12,7 +12,7 @@ from portico.errors import NoCredential
 from portico.registry import Gateway, OAuth
 
 CALLBACK: Final = "/oauth/upstream/callback"
-DOCUMENT: Final = "/oauth/client.json"
+DOCUMENT: Final = "/oauth/upstream/client.json"
 _PARTITION: Final = "REGISTRATION"
 
 
