@@ -6,8 +6,6 @@ LAMBDA := .cache/lambda
 CONFIG ?= portico.yaml
 PORT   ?= 8088
 ARCH   ?= arm64
-# Of the interaction suite, what also runs against the deployment.
-DEPLOYED := $(addprefix tests/interaction/test_,calls.py sessions.py)
 HERE   := $(subst aarch64,arm64,$(shell uname -m))
 
 .PHONY: serve test lint format mutants bench conformance matrix layer lambda deploy-check coldstart lock clean
@@ -18,7 +16,7 @@ serve: $(VENV)/.ready
 # Most tests wait for processes: more of them at once than there are cores, each file by one worker.
 test: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
-	$(BIN)/pytest -n 4 --dist loadfile --place lambda $(DEPLOYED)
+	$(BIN)/pytest -n 4 --dist loadfile --place lambda tests/interaction
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -36,7 +34,7 @@ mutants: $(VENV)/.ready
 bench: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/python -m tests.bench $(ARGS)
 
-conformance: $(VENV)/.ready
+conformance: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/python -m tests.conformance $(ARGS)
 
 matrix: $(VENV)/.ready $(LAMBDA)/.ready
@@ -81,6 +79,6 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 $(LAMBDA)/.ready: requirements/lambda-dev.txt requirements/lambda-runtime.txt | $(VENV)/.ready
 	@echo "setting up $(LAMBDA) (once)"
 	@PYENV_VERSION=3.13 $(BIN)/uv venv --quiet --clear --python 3.13 $(LAMBDA)
-	@$(BIN)/uv pip install --quiet --python $(LAMBDA)/bin/python --require-hashes -r requirements/lambda-dev.txt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(LAMBDA)/bin/python --require-hashes -r requirements/lambda-dev.txt
 	@$(LAMBDA)/bin/python -m emulator.interpreters
 	@touch $@

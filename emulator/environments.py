@@ -175,13 +175,8 @@ class Environment:
     async def _streaming(self, request: Request, invocation: Invocation) -> Response:
         stream = invocation.stream = Stream()
         invocation.settle(stream)
-        pump = asyncio.create_task(_pump(request, stream))
-        abandoned = asyncio.create_task(stream.abandoned.wait())
-        await asyncio.wait({pump, abandoned}, return_when=asyncio.FIRST_COMPLETED)
-        whole = pump.done()
-        pump.cancel()
-        abandoned.cancel()
-        if not whole or stream.error:
+        await _pump(request, stream)
+        if stream.error:
             raise StreamBroken
         return Response(202, [], ACCEPTED)
 

@@ -64,4 +64,4 @@ class Functions:
 def _abandon(outcome: asyncio.Future[Outcome]) -> None:
     """Nobody is left to read it."""
     if not outcome.cancelled() and isinstance(stream := outcome.result(), Stream):
-        stream.abandoned.set()
+        stream.abandon()

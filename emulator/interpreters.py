@@ -56,8 +56,9 @@ def _runtime(executable: str, version: str) -> Path:
     print(f"installing the runtime for Python {version} (once)", file=sys.stderr, flush=True)
     home.mkdir(exist_ok=True)
     scratch = tempfile.mkdtemp(dir=home)
-    command = [find_uv_bin(), "pip", "install", "--quiet", "--python", executable, "--target", scratch]
-    subprocess.run([*command, "--require-hashes", "-r", str(WANTED)], check=True)
+    command = [find_uv_bin(), "pip", "install", "--quiet", "--compile-bytecode", "--python", executable]
+    command += ["--target", scratch, "--require-hashes", "-r", str(WANTED)]
+    subprocess.run(command, check=True)
     try:
         os.rename(scratch, place)  # noqa: PTH104
     except OSError:

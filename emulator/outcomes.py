@@ -34,18 +34,30 @@ class Failed(Exception):
 
 
 class Stream:
-    """Chunks as the function sends them. Whoever reads it closes it: the function then finds its response refused."""
+    """Chunks as the function sends them. Whoever reads it closes it: what the function still sends is then lost.
+
+    It is not told. Lambda does not interrupt a streamed response when the connection of whoever asked is broken:
+    https://docs.aws.amazon.com/lambda/latest/dg/configuration-response-streaming.html
+    """
 
     def __init__(self) -> None:
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = asyncio.Semaphore(AHEAD)
+        self._abandoned = False
         self.ended = False
-        self.abandoned = asyncio.Event()
         self.error: str | None = None
 
     async def put(self, chunk: bytes) -> None:
         await self._room.acquire()
-        self._chunks.put_nowait(chunk)
+        if self._abandoned:
+            self._room.release()
+        else:
+            self._chunks.put_nowait(chunk)
+
+    def abandon(self) -> None:
+        """Nobody will read on. May be called again."""
+        self._abandoned = True
+        self._room.release()
 
     def end(self, error: str | None = None) -> None:
         """May be called again; the first word counts."""
@@ -61,7 +73,7 @@ class Stream:
             if self.error:
                 raise Failed(self.error)
         finally:
-            self.abandoned.set()
+            self.abandon()
 
     async def whole(self) -> Payload:
         """As the Invoke API gives the answer of a function that streams."""

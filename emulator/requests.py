@@ -73,7 +73,8 @@ class Incoming:
 
     def proxy_event(self, body: bytes, *, binary: bool) -> bytes:
         text = base64.b64encode(body).decode() if binary else body.decode(errors="replace")
-        return json.dumps({**self.event(), "body": text or None, "isBase64Encoded": binary}).encode()
+        event = {**self.event(), "body": text or None, "isBase64Encoded": binary}
+        return json.dumps(event, ensure_ascii=False).encode()
 
 
 def lookup(values: dict[str, Any], name: str) -> str | None:

@@ -1,9 +1,10 @@
 """Scores Portico with the official MCP conformance suite, against the score without Portico.
 
-    python -m tests.conformance [--only direct|portico] [--suite VERSION] [--spec REVISION] [--scenario NAME]
+    python -m tests.conformance [--only direct|portico] [--place serve|lambda] [--suite VERSION] [--spec REVISION]
+                                [--scenario NAME]
 
 Every server scenario runs twice: against `tests.servers.everything`, and against Portico in front of
-it. There are several suites, all of which run unless one is named. The exit code is 1 if the server falls
+it: `portico serve`, or the deployment on the emulator. There are several suites, all of which run unless one is named. The exit code is 1 if the server falls
 short by itself, or if anything it can do is lost in the gateway. The suites come from npm on first use and
 are kept in `.cache/`.
 """
@@ -23,7 +24,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from tests import npm
+from tests.support import Deployed
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -37,6 +41,7 @@ RUNS: Sequence[tuple[str, str | None]] = (
 START_SECONDS = 30
 SCENARIO_SECONDS = 30
 AT_ONCE = 4
+STREAM_S = 10
 
 EVERYTHING_READY = re.compile(r"^ready (http://\S+/mcp)$")
 PORTICO_READY = re.compile(r"^portico ready on (http://\S+/mcp)")
@@ -240,8 +245,14 @@ def everything() -> Iterator[str]:
 
 
 @contextmanager
-def portico(backend: str) -> Iterator[str]:
+def portico(backend: str, place: str = "serve") -> Iterator[str]:
     """Portico in front of one backend, whose names it leaves as they are."""
+    if place == "lambda":
+        # No scenario takes leave, and Lambda tells no function that its client has hung up.
+        declared = yaml.safe_load(PORTICO_YAML.format(url=backend)) | {"limits": {"stream_s": STREAM_S}}
+        with Deployed(declared) as deployed:
+            yield deployed.url
+        return
     with tempfile.TemporaryDirectory(prefix="conformance-") as folder:
         config = Path(folder, "portico.yaml")
         config.write_text(PORTICO_YAML.format(url=backend))
@@ -298,6 +309,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", choices=("direct", "portico"), help="score one of the two")
+    parser.add_argument("--place", choices=("serve", "lambda"), default="serve", help="where Portico runs")
     parser.add_argument("--suite", metavar="VERSION", help=f"of {PACKAGE}")
     parser.add_argument("--spec", metavar="REVISION", help="of the protocol, for suites that want to be told")
     parser.add_argument("--scenario", action="append", default=[], metavar="NAME", help="may be repeated")
@@ -309,7 +321,7 @@ def main() -> int:
         with ExitStack() as servers:
             targets = {"direct": servers.enter_context(everything())}
             if options.only != "direct":
-                targets["through portico"] = servers.enter_context(portico(targets["direct"]))
+                targets["through portico"] = servers.enter_context(portico(targets["direct"], options.place))
             if options.only == "portico":
                 del targets["direct"]
             for suite, spec in runs:

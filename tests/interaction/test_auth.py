@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support import config, echo_server, gateway
+from tests.support import Place, config, echo_server, gateway
 from tests.support.exchange import fetch
 from tests.support.issuer import published
 
@@ -134,7 +134,10 @@ def test_a_call_that_needs_another_scope_is_challenged_and_never_reaches_the_bac
     refused = ask(portico, "tools/call", call, token=token, session=session)
     assert refused.status == 403
     challenge = f'Bearer error="insufficient_scope", scope="tool:add", resource_metadata="{METADATA}/tool/s1_destructive"'
-    assert refused.headers["www-authenticate"] == challenge
+    renamed = (
+        "" if Place.chosen == "serve" else "x-amzn-remapped-"
+    )  # so API Gateway does with a function's own
+    assert refused.headers[f"{renamed}www-authenticate"] == challenge
     assert refused.json()["error"]["data"]["wwwAuthenticate"] == challenge
     assert refused.json()["id"] == 1
     assert len(echo.seen("tools/call")) == before

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support import ROOT, Process, config, echo_server, eventually, fetch, gateway, module
 
+pytestmark = pytest.mark.serve_only("of the command line")
+
 PORTICO = Path(sys.executable).with_name("portico")
 
 

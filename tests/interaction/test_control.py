@@ -2,17 +2,15 @@
 
 import json
 import re
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.matrix.processes import shared_store
-from tests.support import config, echo_server, eventually, fetch, gateway
+from tests.support import config, echo_server, eventually, fetch, gateway, reasons
 
 PORTICO = Path(sys.executable).with_name("portico")
 
@@ -32,7 +30,7 @@ def portico(echo, tmp_path):
 
 def send(process, verb, path, fields=None, **headers):
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    return fetch(process.base + path, fields, method=verb, headers=sent)
+    return process.operator(path, fields, method=verb, headers=sent)
 
 
 def tools(client):
@@ -72,14 +70,14 @@ def test_a_backend_is_added_changed_disabled_and_removed_while_clients_listen(po
 
     assert send(portico, "PATCH", "/backends/late", {"enabled": False}).json()["backend"]["enabled"] is False
     eventually(lambda: "late_echo" not in tools(client))
-    assert fetch(portico.base + "/status/late").json()["message"] == "disabled"
+    assert portico.operator("/status/late").json()["message"] == "disabled"
     assert send(portico, "PATCH", "/backends/late", {"enabled": True}).status == 200
     eventually(lambda: "late_echo" in tools(client))
 
     assert send(portico, "DELETE", "/backends/late").status == 204
     eventually(lambda: "late_echo" not in tools(client))
     assert send(portico, "GET", "/backends/late").status == 404
-    assert fetch(portico.base + "/status/late").status == 404
+    assert portico.operator("/status/late").status == 404
     assert names(portico) == ["s1"]
 
 
@@ -144,7 +142,7 @@ def test_a_bad_record_is_refused_field_by_field_and_nothing_is_written(portico):
     ],
 )
 def test_whatever_is_sent_is_answered_as_a_problem(portico, body, headers, status):
-    answer = fetch(portico.base + "/backends", body, headers=headers)
+    answer = portico.operator("/backends", body, headers=headers)
     assert answer.status == status, answer
     problems(answer)
     assert names(portico) == ["s1"]
@@ -165,6 +163,7 @@ def test_a_change_lands_only_on_the_version_it_was_made_for(portico, second):
     assert send(portico, "DELETE", "/backends/late").status == 404
 
 
+@pytest.mark.serve_only(reasons.SEVERAL)
 @pytest.mark.parametrize("kind", ["sqlite", "dynamodb"])
 def test_every_process_on_the_store_follows_and_a_restart_forgets_nothing(kind, echo, second):
     """G1.32, G1.92"""
@@ -191,7 +190,7 @@ def test_every_process_on_the_store_follows_and_a_restart_forgets_nothing(kind, 
             assert names(again) == ["s1", "late1", "late2", "late3"]
 
 
-def test_a_broken_record_is_told_of_and_harms_nobody(portico, client, second, tmp_path):
+def test_a_broken_record_is_told_of_and_harms_nobody(portico, client, second):
     """G1.34"""
     broken = {
         "list": b"[]",
@@ -200,13 +199,9 @@ def test_a_broken_record_is_told_of_and_harms_nobody(portico, client, second, tm
         "secret": b'{"url": "http://127.0.0.1:1/", "credential": "sk-secret"}',
         "UPPER": json.dumps({"url": second.url}).encode(),
     }
-    with closing(sqlite3.connect(tmp_path / "portico.db")) as db, db:
-        for name, value in broken.items():
-            db.execute(
-                "INSERT INTO records (partition, sort, version, value) VALUES ('REGISTRY', ?, 'v', ?)",
-                (name, value),
-            )
-    status = eventually(lambda: (found := fetch(portico.base + "/status")).json()["recordErrors"] and found)
+    for name, value in broken.items():
+        portico.write_record("REGISTRY", name, value)
+    status = eventually(lambda: (found := portico.operator("/status")).json()["recordErrors"] and found)
     assert set(status.json()["recordErrors"]) == set(broken)
     assert "env:NAME or file:PATH" in status.json()["recordErrors"]["secret"]
     assert send(portico, "POST", "/backends", {"name": "late", "url": second.url}).status == 201
@@ -218,21 +213,22 @@ def test_a_broken_record_is_told_of_and_harms_nobody(portico, client, second, tm
     assert send(portico, "PUT", "/backends/secret", {"url": second.url}).status == 200
     for name in set(broken) - {"secret"}:
         assert send(portico, "DELETE", f"/backends/{name}").status == 204
-    assert fetch(portico.base + "/status").json()["recordErrors"] == {}
+    assert portico.operator("/status").json()["recordErrors"] == {}
     assert "s1_echo" in tools(client)
 
 
+@pytest.mark.serve_only(reasons.ITS_FILE)
 def test_the_file_wins_over_a_record_that_was_there_first(portico, client, echo, second, tmp_path):
     """G1.32, G1.34"""
     assert send(portico, "PUT", "/backends/late", {"url": second.url, "prefix": "a_"}).status == 201
     eventually(lambda: "a_echo" in tools(client))
     store = f"sqlite:{tmp_path}/portico.db"
     portico.write(config(("s1", echo.url, {"prefix": "a_"}), store=store))
-    errors = eventually(lambda: fetch(portico.base + "/status").json()["recordErrors"])
+    errors = eventually(lambda: portico.operator("/status").json()["recordErrors"])
     assert errors["late"].startswith("prefix: expected another one than backend s1 has, found 'a_'")
     portico.write(config(("s1", echo.url, {}), store=store))
     eventually(lambda: {"s1_echo", "a_echo"} <= tools(client))
-    assert fetch(portico.base + "/status").json()["recordErrors"] == {}
+    assert portico.operator("/status").json()["recordErrors"] == {}
 
 
 def test_a_backend_that_does_not_take_leave_holds_up_no_change(portico, client, second):
@@ -265,6 +261,7 @@ def test_references_are_shown_and_never_resolved(echo, second):
         assert "s3cret" not in process.stderr()
 
 
+@pytest.mark.serve_only("a deployment is not on loopback: there IAM or a token says who is an operator")
 def test_only_this_machine_declares_backends(echo):
     """G1.101"""
     allowed = {"allowed_hosts": ["portico.test"], "allowed_origins": ["https://app.test"]}
@@ -284,6 +281,7 @@ def test_only_this_machine_declares_backends(echo):
             assert fetch(base + path).status == 403
 
 
+@pytest.mark.serve_only("a deployment has no routes for /openapi.json and /docs")
 def test_the_api_describes_itself_without_asking_anybody_else(portico):
     described = fetch(portico.base + "/openapi.json").json()
     assert set(described["paths"]) == {"/backends", "/backends/{name}", "/status", "/status/{name}"}
@@ -307,6 +305,7 @@ def portico_command(process, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
 
 
+@pytest.mark.serve_only("an operator of a deployment signs his requests, which the commands do not")
 def test_the_commands_do_what_they_say(portico, client, second):
     assert portico_command(portico, "add", "late", second.url, "--prefix", "l_").stdout == "late added\n"
     eventually(lambda: "l_echo" in tools(client))
@@ -323,6 +322,7 @@ def test_the_commands_do_what_they_say(portico, client, second):
     ]
 
 
+@pytest.mark.serve_only("an operator of a deployment signs his requests, which the commands do not")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -348,6 +348,7 @@ def test_a_command_that_is_refused_says_why(portico, arguments, said):
     assert "Traceback" not in refused.stderr
 
 
+@pytest.mark.serve_only("the layer has FastAPI")
 def test_a_gateway_without_fastapi_serves_and_says_what_is_missing(echo, tmp_path):
     (tmp_path / "fastapi.py").write_text("raise ModuleNotFoundError('not here', name='fastapi')")
     with gateway(config(("s1", echo.url, {})), env={"PYTHONPATH": str(tmp_path)}) as process:

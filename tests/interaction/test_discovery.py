@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support import config, echo_server, eventually, fault_server, fetch, gateway
+from tests.support import config, echo_server, eventually, fault_server, gateway, reasons
 
 QUICK = {"interval_s": 0.2, "timeout_s": 5}
 
@@ -35,7 +35,7 @@ def restored(echo, portico):
 
 
 def status(process, name=""):
-    return fetch(f"{process.base}/status/{name}".rstrip("/")).json()
+    return process.operator(f"/status/{name}".rstrip("/")).json()
 
 
 def names(client, prefix=""):
@@ -43,12 +43,18 @@ def names(client, prefix=""):
     return [tool["name"] for tool in tools if tool["name"].startswith(prefix)]
 
 
-def test_a_new_backend_is_asked_for_its_era_then_initialized_then_listed_then_listened_to():
-    """G1.38, G1.41, G1.44"""
+def test_a_new_backend_is_asked_for_its_era_then_initialized_then_listed():
+    """G1.38, G1.41"""
     with echo_server() as echo, gateway(config(("s1", echo.url, {}))):
-        eventually(lambda: echo.seen(http="GET"))
         posts = [entry["method"] for entry in echo.seen(http="POST")]
         assert posts[:4] == ["server/discover", "initialize", "notifications/initialized", "tools/list"]
+
+
+@pytest.mark.serve_only(reasons.NO_STREAM)
+def test_a_new_backend_is_listened_to():
+    """G1.44"""
+    with echo_server() as echo, gateway(config(("s1", echo.url, {}))):
+        eventually(lambda: echo.seen(http="GET"))
         listening = echo.seen(http="GET")[0]["headers"]
         assert listening["accept"] == "text/event-stream"
         assert listening["mcp-session-id"] == echo.seen("tools/list")[0]["session"]
@@ -83,7 +89,7 @@ def test_a_backend_without_tools_is_not_used_and_says_what_it_lacks(portico, res
 
 def test_all_pages_are_read(restored, portico, client):
     """G1.43"""
-    before = names(client, "s1_")
+    before = eventually(lambda: names(client, "s1_"))
     restored.control("page_size", n=2)
     restored.control("reset_log")
     restored.control("add_tool", name="on_the_last_page")
@@ -95,6 +101,7 @@ def test_all_pages_are_read(restored, portico, client):
     restored.control("remove_tool", name="on_the_last_page")
 
 
+@pytest.mark.serve_only(reasons.NO_STREAM)
 @pytest.mark.parametrize(("says", "code"), [("no_get", 405), ("page_on_get", 200)])
 def test_a_backend_without_a_stream_is_asked_again_and_again(restored, portico, client, says, code):
     """G1.45"""
@@ -111,6 +118,7 @@ def test_a_backend_without_a_stream_is_asked_again_and_again(restored, portico, 
     restored.control("remove_tool", name="unannounced")
 
 
+@pytest.mark.serve_only(reasons.NO_STREAM)
 def test_a_broken_stream_is_taken_up_where_it_was(restored, client):
     """G1.46"""
     restored.control("event_ids", on=True)
@@ -122,6 +130,7 @@ def test_a_broken_stream_is_taken_up_where_it_was(restored, client):
     assert again["last-event-id"].endswith("-0"), "the one event it had seen"
 
 
+@pytest.mark.serve_only(reasons.NO_STREAM)
 def test_a_ping_on_the_stream_is_answered(restored, portico):
     """G1.46"""
     eventually(lambda: restored.counters()["get_streams_open"])
@@ -130,6 +139,7 @@ def test_a_ping_on_the_stream_is_answered(restored, portico):
     assert answers[0]["answer"]["result"] == {}
 
 
+@pytest.mark.serve_only(reasons.NO_STREAM)
 def test_a_restarted_backend_is_found_again_and_listened_to():
     """G1.46"""
     echo = echo_server()
@@ -228,7 +238,7 @@ def test_a_bad_definition_costs_all_of_them_where_that_is_the_rule():
             eventually(lambda: names(client, "s1_"))
 
 
-def test_names_that_clash_are_the_first_backends_until_a_prefix_parts_them(echo, other):
+def test_names_that_clash_are_the_first_backends(echo, other):
     """G1.49"""
     bare = {"prefix": ""}
     with gateway(config(("a", echo.url, bare), ("b", other.url, bare))) as process:
@@ -242,12 +252,23 @@ def test_names_that_clash_are_the_first_backends_until_a_prefix_parts_them(echo,
         assert status(process, "a")["ready"]
         assert json.loads(client.call("whoami").text)["name"] == "echo"
         assert len(names(client)) == len(set(names(client)))
+
+
+@pytest.mark.serve_only(reasons.ITS_FILE)
+def test_names_that_clash_are_parted_by_a_prefix(echo, other):
+    """G1.49"""
+    bare = {"prefix": ""}
+    with gateway(config(("a", echo.url, bare), ("b", other.url, bare))) as process:
+        client = process.client()
+        client.init()
+        assert json.loads(client.call("whoami").text)["name"] == "echo"
         process.write(config(("a", echo.url, bare), ("b", other.url, {"prefix": "b_"})))
         eventually(lambda: names(client, "b_"))
         assert json.loads(client.call("b_whoami").text)["name"] == "other"
         assert status(process)["toolConflicts"] == 0
 
 
+@pytest.mark.serve_only(reasons.ITS_FILE)
 def test_a_disabled_backend_is_let_go_and_comes_back_when_enabled():
     """G1.50, G0.33, G1.90"""
     with echo_server() as echo, echo_server("other") as other:
@@ -273,6 +294,7 @@ def test_a_disabled_backend_is_let_go_and_comes_back_when_enabled():
             assert client.call("s1_echo", {"text": "a"}).text == "a"
 
 
+@pytest.mark.serve_only(reasons.ITS_FILE)
 @pytest.mark.parametrize(
     "change",
     [{"hint": "new"}, {"tags": ["t"]}, {"category": ["c"]}, {"prefix": "new_"}, {"hostname": "new.internal"}],
@@ -359,9 +381,10 @@ def test_the_status_has_its_documented_form(echo, client):
         assert "cannot be reached" in bad["message"]
         one = status(process, "s1")
         assert {**one, "lastValidated": 0} == {**good, "lastValidated": 0}
-        assert fetch(f"{process.base}/status/nobody").status == 404
+        assert process.operator("/status/nobody").status == 404
 
 
+@pytest.mark.serve_only(reasons.ITS_FILE)
 def test_a_registered_servers_file_is_watched_too(echo, tmp_path):
     """G1.32, G1.35"""
     servers = tmp_path / "servers.yaml"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support import config, eventually, gateway, module, start
+from tests.support import Place, config, eventually, gateway, module, start
 from tests.support.certificates import certify
 
 LISTENING = ("--wait", "4")
@@ -221,16 +221,13 @@ def test_a_gateway_on_this_machine_is_well(portico):
     assert (run.returncode, run.stderr) == (0, "")
     lines = [line.split() for line in run.stdout.splitlines()]
     assert {line[0] for line in lines[1:-1]} == {"ok", "-"}
-    assert [line[1] for line in lines if line[0] == "-"] == [
-        "metadata",
-        "authorization",
-        "forged",
-        "clock",
-        "token",
-    ]
+    clock = ["clock"] if Place.chosen == "serve" else []  # API Gateway says what time it is
+    left_out = ["metadata", "authorization", "forged", *clock, "token"]
+    assert [line[1] for line in lines if line[0] == "-"] == left_out
     assert "no token is asked for: fine on loopback" in run.stdout
     assert "s1_read_only answered in" in run.stdout
-    assert run.stdout.splitlines()[-1] == "well, as far as it was asked: 17 ok, 5 not applicable"
+    counts = f"{22 - len(left_out)} ok, {len(left_out)} not applicable"
+    assert run.stdout.splitlines()[-1] == f"well, as far as it was asked: {counts}"
 
 
 def test_it_calls_the_named_tool_once_and_ends_its_session(portico, echo):

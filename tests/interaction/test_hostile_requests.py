@@ -97,4 +97,4 @@ def test_the_gateway_is_as_it_was(portico, session):
         assert modern.call26(tool, {"text": "well"}).text == "well"
         assert session.call(tool, {"text": "well"}).text == "well"
     assert "Traceback" not in portico.stderr()
-    eventually(lambda: fetch(f"{portico.base}/status").status == 200)
+    eventually(lambda: portico.operator("/status").status == 200)

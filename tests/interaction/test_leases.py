@@ -16,7 +16,7 @@ from portico.protocol import jsonrpc
 from portico.protocol.modern import Envelope
 from portico.registry import Backend, Gateway, Limits
 from portico.requests import ModernRequest
-from tests.support import config, echo_server, eventually, gateway
+from tests.support import config, echo_server, eventually, gateway, reasons
 
 ASKS = {"elicitation": {}}
 LEVEL = {"io.modelcontextprotocol/logLevel": "info"}
@@ -72,6 +72,7 @@ def test_a_backend_that_only_comments_is_not_silent(client):
     assert client.call26("s1_slow", {"seconds": 4, "steps": 8}).text == "slept 4 s in 8 steps"
 
 
+@pytest.mark.serve_only(reasons.ITS_STORE)
 def test_a_call_that_cannot_be_kept_is_answered_and_its_session_ended(echo, tmp_path):
     """G1.100, C11"""
     database = tmp_path / "portico.db"

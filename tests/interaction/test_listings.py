@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.support import Client, config, echo_server, eventually, fetch, gateway
+from tests.support import Client, config, echo_server, eventually, gateway
 
 LISTS = {
     "tools/list": ("tools", "name"),
@@ -73,16 +73,17 @@ def test_an_address_has_one_owner_and_the_second_is_told(portico, echo, client):
         .startswith("echo://item/1 of echo")
     )
     assert "of other" in client.rpc("resources/read", {"uri": "other://alone"}).result["contents"][0]["text"]
-    said = fetch(f"{portico.base}/status/s2").json()
+    said = portico.operator("/status/s2").json()
     assert "conflicting resources discovered" in said["message"]
     assert "echo://static/one" in said["message"]
     assert said["ready"], "its tools are not concerned"
 
 
-def test_an_exact_address_is_stronger_than_another_backends_template(echo, other, client):
+def test_an_exact_address_is_stronger_than_another_backends_template(portico, other, client):
     """C16"""
     other.control("add_resource", uri="echo://item/special")
     other.control("notify", method="notifications/resources/list_changed")
+    portico.look()
 
     def read():
         return client.rpc("resources/read", {"uri": "echo://item/special"}).result["contents"][0]["text"]

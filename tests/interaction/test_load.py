@@ -12,6 +12,8 @@ import pytest
 
 from tests.support import config, eventually, gateway
 
+pytestmark = pytest.mark.serve_only("of what one process holds, and for how long")
+
 SESSIONS = 1000
 CALLS = 10
 CONNECTIONS = 64

@@ -50,6 +50,9 @@ class Telltale(http.server.BaseHTTPRequestHandler):
         pass
 
 
+pytestmark = pytest.mark.serve_only("of its command line; what functions log is tested in tests/functions")
+
+
 @pytest.fixture(scope="module")
 def telltale():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Telltale) as server:

@@ -18,12 +18,16 @@ async def test_every_feature_works(portico, feature, client, server):
     await check(portico, feature, client, server)
 
 
+DIRECTLY = pytest.mark.serve_only("without Portico it is the same wherever that runs")
+
+
 @pytest.fixture(scope="module")
 def direct():
     with setting(servers_of(DIRECT_PAIRS), gateways=0) as place:
         yield place
 
 
+@DIRECTLY
 @pytest.mark.parametrize(("feature", "client", "server"), cells(DIRECT_PAIRS))
 async def test_every_feature_works_without_portico(direct, feature, client, server):
     """What the tests through Portico rest on: server and checks are right."""

@@ -4,6 +4,9 @@ import pytest
 
 from tests.matrix import PAIRS, cells, check, servers_of
 from tests.matrix.processes import setting
+from tests.support import reasons
+
+pytestmark = pytest.mark.serve_only(reasons.SEVERAL)
 
 
 @pytest.fixture(scope="module")

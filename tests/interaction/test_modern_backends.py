@@ -1,10 +1,11 @@
 """Backends of 2026-07-28: how they are recognised, met again when they change, listened to, and called."""
 
 import json
+from functools import partial
 
 import pytest
 
-from tests.support import MODERN, config, echo26_server, eventually, fetch, gateway
+from tests.support import MODERN, config, echo26_server, eventually, gateway, reasons
 
 SELDOM = {"interval_s": 3600}
 ASKS = {"elicitation": {}}
@@ -23,7 +24,7 @@ def portico(echo26):
 
 
 def status(process, name):
-    return fetch(f"{process.base}/status/{name}").json()
+    return process.operator(f"/status/{name}").json()
 
 
 def legacy_caller(portico):
@@ -85,6 +86,7 @@ def test_the_era_is_seen_once_and_shown(portico, echo26):
     assert not echo26.seen("initialize")
 
 
+@pytest.mark.serve_only(reasons.NO_STREAM)
 def test_discovery_listens_for_every_change_of_a_list():
     """G1.44, C29"""
     with echo26_server() as fresh, gateway(config(("s2", fresh.url, {}), discovery=SELDOM)) as other:
@@ -103,6 +105,7 @@ def test_discovery_listens_for_every_change_of_a_list():
             eventually(lambda name=name: client.call26(f"s2_{name}").status == 200)
 
 
+@pytest.mark.serve_only("how often a deployment looks is its schedule's to say")
 def test_a_listing_that_is_good_for_a_second_is_asked_for_again_after_it():
     """G1.57: however seldom discovery looks by itself."""
     with echo26_server() as echo:
@@ -153,6 +156,7 @@ def test_tools_whose_headers_are_nonsense_are_left_out_and_named(portico, echo26
     )
     echo26.control("add_tool", name="good")
     echo26.control("notify")
+    portico.look()
     client = portico.client()
     eventually(lambda: client.call26("s1_good").status == 200)
     listed = [tool["name"] for tool in client.rpc26("tools/list").result["tools"]]
@@ -167,11 +171,13 @@ def test_structured_content_that_is_no_object_is_put_into_one_for_legacy_clients
     schema = {"type": "array", "items": {"type": "number"}}
     echo26.control("add_tool", name="numbers", tool={"outputSchema": schema})
     echo26.control("notify")
+    portico.look()
     content = [{"type": "text", "text": "1"}]
     said = {"resultType": "complete", "content": content, "structuredContent": [1.5, 2], "com.example/x": 1}
     modern, legacy = portico.client(), portico.client()
     legacy.init()
-    eventually(lambda: modern.call26("s1_numbers").status == 200)
+    for answer in (partial(modern.rpc26, "tools/list"), partial(legacy.rpc, "tools/list")):
+        eventually(lambda answer=answer: b"s1_numbers" in answer().raw)
     echo26.control("say", method="tools/call", result=said)
     try:
         there, back = modern.call26("s1_numbers").result, legacy.call("s1_numbers").result

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from tests.support import MODERN, config, echo26_server, gateway
+from tests.support import MODERN, config, echo26_server, gateway, reasons
 
 META = '"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28", "io.modelcontextprotocol/clientCapabilities":{}}'
 HEADERS = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call"}
@@ -136,6 +136,7 @@ def test_progress_and_log_lines_come_while_the_call_runs(client):
     assert call.answer().text.startswith("slept")
 
 
+@pytest.mark.serve_only(reasons.ITS_STORE)
 def test_the_store_has_no_part_in_it(echo26):
     """G1.99, G1.97: without a store, sessions fail, and modern clients are served by modern backends all the same."""
     with gateway(config(("new", echo26.url, {}), store="sqlite:portico.db")) as portico:

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.support import Client, config, echo_server, eventually, gateway
+from tests.support import Client, config, echo_server, eventually, gateway, reasons
 
 ASKS = {"elicitation": {}, "sampling": {}, "roots": {}}
 ANSWER = {"action": "accept", "content": {"name": "Anna"}}
@@ -235,6 +235,7 @@ def test_a_call_that_its_client_has_abandoned_ends_after_a_while_however_talkati
         assert client.call26("s1_echo", {"text": "hi"}).text == "hi"
 
 
+@pytest.mark.serve_only(reasons.HANGS_UP)
 def test_a_client_that_hangs_up_in_a_later_round_cancels_that_call_and_no_other(echo, client):
     """G1.100"""
     other = begun(client)
@@ -249,6 +250,7 @@ def test_a_client_that_hangs_up_in_a_later_round_cancels_that_call_and_no_other(
     assert json.loads(go_on(client, other).text) == ANSWER
 
 
+@pytest.mark.serve_only(reasons.SEVERAL)
 def test_a_call_goes_on_at_another_process_and_is_given_up_when_its_holder_is_killed(tmp_path):
     """G1.100, G1.92"""
     with echo_server() as echo:

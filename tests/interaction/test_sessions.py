@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support import Client, config, echo_server, eventually, fetch, gateway
+from tests.support import Client, config, echo_server, eventually, fetch, gateway, reasons
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,7 @@ def test_twenty_first_calls_at_once_open_one_upstream_session(restored, client):
     assert restored.counters()["initialize"] == before + 1
 
 
-@pytest.mark.serve_only("two gateways share a file; a deployment is many processes in every test")
+@pytest.mark.serve_only(reasons.SEVERAL)
 def test_of_two_processes_that_open_an_upstream_session_one_gives_its_own_back(tmp_path):
     """G1.16"""
     with echo_server() as echo:

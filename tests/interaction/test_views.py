@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support import Client, config, echo_server, fetch, gateway
+from tests.support import Client, config, echo_server, fetch, gateway, reasons
 
 
 def names(answer):
@@ -143,8 +143,15 @@ def test_of_two_streams_of_a_session_one_speaks(echo, portico):
     with client.stream() as old, client.stream() as new:
         echo.control("add_tool", name="spoken")
         echo.control("notify", method="notifications/tools/list_changed")
+        portico.look()
         new.wait_for("notifications/tools/list_changed")
         assert not old.all()
+
+
+@pytest.mark.serve_only(reasons.HANGS_UP)
+def test_a_stream_speaks_again_when_the_one_that_came_after_it_has_gone(echo, portico):
+    client = started(portico)
+    with client.stream() as old, client.stream() as new:
         new.close()
         echo.control("add_tool", name="spoken_later")
         echo.control("notify", method="notifications/tools/list_changed")

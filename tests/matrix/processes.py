@@ -12,12 +12,13 @@ import boto3
 
 from portico.stores.dynamodb import create_table
 from tests.dynamodb_local import running_dynamodb
-from tests.support import ROOT, Process, fetch, gateway, module
+from tests.support import ROOT, Place, Process, fetch, gateway, module
 
 STORES = ("sqlite", "dynamodb", "moto")
 MOTO = ROOT / ".cache" / "lambda" / "bin" / "moto_server"
 TABLE = "portico"
 PAGE_SIZE = 7  # not the servers' own
+SCHEDULE_S = 0.5  # of a deployment, which hears of changes on its schedule alone
 
 
 class Features(Process):
@@ -65,6 +66,8 @@ def setting(eras: Sequence[str], *, gateways: int = 1, store: str = "sqlite") ->
             "limits": {"page_size": PAGE_SIZE},
             "backends": {era: {"kind": "remote", "url": server.url} for era, server in servers.items()},
         }
+        if Place.chosen == "lambda":
+            config["discovery"] = {"interval_s": SCHEDULE_S}
         config["store"], environment = stack.enter_context(shared_store(store))
         started = [stack.enter_context(gateway(config, env=environment)) for _ in range(gateways)]
         if gateways == 1:

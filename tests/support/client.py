@@ -187,12 +187,11 @@ class Client:
         }
         for name, value in [*self.headers.items(), *(headers or {}).items()]:
             sent = {known: v for known, v in sent.items() if known.lower() != name.lower()} | {name: value}
-        given = {name: value for name, value in sent.items() if value is not None}
         return Exchange(
             self.url,
             method,
             body,
-            given,
+            given(sent),
             rpc_id=rpc_id,
             seconds=self.seconds,
             on_message=self._answer_request,
@@ -204,6 +203,10 @@ class Client:
             self.respond(message["id"], handler(message.get("params") or {}))
         elif handler is not None:
             handler(message.get("params") or {})
+
+
+def given(headers: Headers | None) -> dict[str, str]:
+    return {name: value for name, value in (headers or {}).items() if value is not None}
 
 
 def call_params(tool: str, args: Json | None, meta: Json | None) -> Json:

@@ -12,16 +12,16 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import boto3
 import yaml
 
 from portico.stores.base import Record
 from portico.stores.dynamodb import DynamoStore
-from tests.support.client import Client
+from tests.support.client import Client, Headers, given
 from tests.support.exchange import Answer, Json, fetch
 from tests.support.processes import ROOT, Process
 
@@ -35,6 +35,7 @@ SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/
 START_SECONDS = 60.0
 KEPT_S = 24 * 3600.0
 NEVER = 24 * 3600.0
+T = TypeVar("T")
 
 
 @functools.cache
@@ -83,13 +84,21 @@ class Deployed(Process):
     Its schedules never fire by themselves, unless `discovery.interval_s` is declared: that is then their pace.
     """
 
-    def __init__(self, config: Json | str, *, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        config: Json | str,
+        *,
+        env: Mapping[str, str] | None = None,
+        parameters: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="portico-"))
         declared = yaml.safe_load(config) if isinstance(config, str) else config
         self._lay_out(declared, env or {})
         command = [str(LAMBDA / "python"), "-m", "emulator", str(self.directory / "template.yaml")]
         command += [str(self.directory), "--parameter", f"Architecture={ARCHITECTURE}"]
         command += ["--minute", str(declared.get("discovery", {}).get("interval_s", NEVER))]
+        for name, value in (_said_beside(declared) | dict(parameters or {})).items():
+            command += ["--parameter", f"{name}={value}"]
         try:
             super().__init__(command, seconds=START_SECONDS)
             self.url = f"{self.base}/mcp"
@@ -120,14 +129,22 @@ class Deployed(Process):
         answer = fetch(f"{self._said('Lambda')}/2015-03-31/functions/DiscoveryFunction/invocations", {})
         assert (answer.status, answer.headers["x-amz-function-error"]) == (200, None), answer.raw.decode()
 
-    def operator(self, path: str, body: Any = None, *, method: str | None = None) -> Answer:
+    def operator(
+        self, path: str, body: Any = None, *, method: str | None = None, headers: Headers | None = None
+    ) -> Answer:
         """What somebody of this AWS account asks of /status or /backends."""
-        return fetch(f"{self.base}{path}", body, method=method, headers=SIGNED)
+        return fetch(f"{self.base}{path}", body, method=method, headers=SIGNED | given(headers))
 
     def records(self, partition: str) -> list[Record]:
+        return self._with_store(lambda store: store.query(partition))
+
+    def write_record(self, partition: str, sort: str, value: bytes) -> None:
+        self._with_store(lambda store: store.put(partition, sort, value))
+
+    def _with_store(self, action: Callable[[DynamoStore], Coroutine[Any, Any, T]]) -> T:
         client = boto3.client("dynamodb", endpoint_url=self._said("DynamoDB"), **KEYS)
         try:
-            return asyncio.run(DynamoStore("Table", client=client).query(partition))
+            return asyncio.run(action(DynamoStore("Table", client=client)))
         finally:
             client.close()
 
@@ -142,3 +159,9 @@ class Deployed(Process):
     def close(self) -> None:
         super().close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _said_beside(config: Json) -> dict[str, str]:
+    """What whoever deploys this configuration says beside it."""
+    url = config.get("gateway", {}).get("public_url", "http://127.0.0.1:{port}")
+    return {"AuthMode": config.get("auth", {}).get("mode", "none"), "PublicBaseUrl": url}

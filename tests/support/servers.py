@@ -4,18 +4,20 @@ import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 
 from portico.stores import open_store
-from portico.stores.base import Record
-from tests.support.client import Client
+from portico.stores.base import Record, Store
+from tests.support.client import Client, Headers, given
 from tests.support.deployed import Deployed
 from tests.support.exchange import Answer, Json, fetch
 from tests.support.processes import ROOT, START_SECONDS, Process
+
+T = TypeVar("T")
 
 
 class Echo(Process):
@@ -90,18 +92,23 @@ class Gateway(Process):
     def look(self) -> None:
         """Nothing: it hears of changes by itself. A deployment needs its schedule."""
 
-    def operator(self, path: str, body: Any = None, *, method: str | None = None) -> Answer:
+    def operator(
+        self, path: str, body: Any = None, *, method: str | None = None, headers: Headers | None = None
+    ) -> Answer:
         """What an operator asks of /status or /backends."""
-        return fetch(f"{self.base}{path}", body, method=method)
+        return fetch(f"{self.base}{path}", body, method=method, headers=given(headers))
 
     def records(self, partition: str) -> list[Record]:
         """Of a gateway whose store is a file."""
-        return asyncio.run(self._query(partition))
+        return asyncio.run(self._with_store(lambda store: store.query(partition)))
 
-    async def _query(self, partition: str) -> list[Record]:
+    def write_record(self, partition: str, sort: str, value: bytes) -> None:
+        asyncio.run(self._with_store(lambda store: store.put(partition, sort, value)))
+
+    async def _with_store(self, action: Callable[[Store], Awaitable[T]]) -> T:
         store = open_store(yaml.safe_load(self.config.read_text(encoding="utf-8"))["store"])
         try:
-            return await store.query(partition)
+            return await action(store)
         finally:
             await store.close()
 

@@ -9,9 +9,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotoCredentials
 
+from portico.assembly import on_lambda
 from portico.aws.application import inner_path
 from portico.aws.edge import chosen
 from portico.aws.eventstream import BrokenStream, Decoder, Event
+from portico.registry import Limits
 from portico.settings import Dispatch, dispatch_from, settings_from
 from portico.signing import Credentials, signed
 
@@ -101,3 +103,8 @@ def test_a_function_s_own_address_is_that_of_the_gateway_and_a_virtual_server_s_
     assert {inner_path(path) for path in own} == {"/mcp"}
     other = ["/mcp/v/dev", "/mcp/v/", "/health", "/.well-known/oauth-protected-resource/mcp", "/mcpx"]
     assert [inner_path(path) for path in other] == other
+
+
+@pytest.mark.parametrize(("declared", "lasts"), [(0, 870), (300, 300), (3600, 870)])
+def test_a_stream_on_lambda_says_goodbye_before_its_function_is_ended(declared, lasts):
+    assert on_lambda(Limits(stream_s=declared)).stream_s == lasts

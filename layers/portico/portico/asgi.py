@@ -40,6 +40,7 @@ from portico.protocol.tickets import decode_cursor
 from portico.redaction import carry
 from portico.replies import Reply, discard, refusal
 from portico.requests import LegacyRequest, ModernRequest
+from portico.router import names_unknown
 from portico.sessions import Session
 from portico.stores.base import Unavailable
 from portico.toolmetadata import preferred
@@ -54,6 +55,7 @@ log = logging.getLogger("portico.asgi")
 class Operator(Protocol):
     async def status(self, name: str | None) -> dict[str, Any] | None: ...
     def nudge(self, name: str) -> None: ...
+    async def look_again(self) -> None: ...
     async def control(self) -> Application | None: ...
 
 
@@ -227,6 +229,8 @@ class Endpoint:
             return refusal(message)
         if isinstance(message, Message):
             client.read(message)
+        if self._is_news(message):
+            await self._operator.look_again()
         return await self._posted(message, client)
 
     async def _posted(self, message: Message | Batch, client: Client) -> Reply:
@@ -259,6 +263,12 @@ class Endpoint:
         if client.call is not None:
             client.call.decided(decision)
         return await self._broker.carry(decision, request)
+
+    def _is_news(self, message: Message | Batch) -> bool:
+        """Whether it asks for what this process has yet to hear of, though another may have listed it already."""
+        messages = message.messages if isinstance(message, Batch) else [message]
+        known = self._broker.publication.current
+        return any(isinstance(each, Message) and names_unknown(each, known) for each in messages)
 
     async def _modern(self, message: Message, client: Client, catalogue: Catalogue) -> Reply:
         """A request that says all there is to know; a notification is taken note of, and there is nobody to tell."""

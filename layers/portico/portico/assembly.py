@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from authz.model import Access
 from authz.origins import OriginRules
@@ -21,7 +22,16 @@ from portico.http1 import HttpClient
 from portico.protocol import jsonrpc
 from portico.publication import Publication
 from portico.registrations import Registrations
-from portico.registry import Backend, InvalidConfig, Registry, UnresolvedReference, Watch, at, load
+from portico.registry import (
+    Backend,
+    InvalidConfig,
+    Limits,
+    Registry,
+    UnresolvedReference,
+    Watch,
+    at,
+    load,
+)
 from portico.settings import Settings
 from portico.stores import open_store
 from portico.stores.base import Store
@@ -32,6 +42,8 @@ if TYPE_CHECKING:  # the one is slow to import, the other not there where the ga
 
 RELOAD_S = 0.5
 SWEEP_S = 60.0
+LAMBDA_STREAM_S = 870.0
+"""Lambda ends a function after 15 minutes, and takes that for a failure: a stream says goodbye before."""
 
 log = logging.getLogger("portico")
 
@@ -47,7 +59,12 @@ def assemble(settings: Settings) -> "Portico":
         registry = replace(registry, store=settings.store)
     if settings.public_url:
         registry = at(registry, settings.public_url)
+    registry = replace(registry, limits=on_lambda(registry.limits))
     return Portico(registry, loopback=False, behind_authorizer=True)
+
+
+def on_lambda(limits: Limits) -> Limits:
+    return replace(limits, stream_s=min(limits.stream_s or LAMBDA_STREAM_S, LAMBDA_STREAM_S))
 
 
 class Portico:
@@ -67,6 +84,8 @@ class Portico:
         self._behind_authorizer = behind_authorizer
         self._config_error: str | None = None
         self._looked = float("-inf")
+        self._nudged: set[str] = set()
+        self._looking = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._http = HttpClient()
         self._store: Store = open_store(registry.store)
@@ -109,7 +128,19 @@ class Portico:
         await self._store.close()
 
     def nudge(self, name: str) -> None:
-        self._discovery.nudge(name)
+        """Somebody heard that this backend's listing has changed."""
+        if self._tasks:
+            self._discovery.nudge(name)
+        elif name not in self._nudged:
+            self._nudged.add(name)
+            self._broker.errands.run(self._look_at(name))
+
+    async def look_again(self) -> None:
+        """Somebody asks for what is unknown here: by now it may be known elsewhere."""
+        if self._tasks:
+            await self._discovery.refresh()
+        else:
+            await self._catch_up()
 
     def _wire(self) -> "Wiring":
         from portico.credentials.wiring import Wiring  # noqa: PLC0415 - most gateways need none of it
@@ -125,7 +156,8 @@ class Portico:
     def _rules(self, registry: Registry) -> OriginRules:
         gateway = registry.gateway
         hosts = frozenset(host.lower() for host in gateway.allowed_hosts)
-        return OriginRules(self._loopback, hosts, frozenset(gateway.allowed_origins))
+        own = "{0.scheme}://{0.netloc}".format(urlsplit(gateway.public_url))
+        return OriginRules(self._loopback, hosts, frozenset({own, *gateway.allowed_origins}))
 
     def _admit(self, registry: Registry) -> None:
         """From now on those whom this registry lets in."""
@@ -158,14 +190,31 @@ class Portico:
 
     async def catch_up(self) -> None:
         """What has changed is looked for before a request, as often as the store bears it."""
-        now = time.monotonic()
-        if now < self._looked + self._store.poll_s:
-            return
-        self._looked = now
+        if time.monotonic() >= self._looked + self._store.poll_s:
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        self._looked = time.monotonic()
         await self._registrations.refresh()
         self._registry = self._registrations.merged.registry
         self._declare(self._registry)
         await self._discovery.follow(self._registry)
+
+    async def follow(self) -> None:
+        """For as long as a request takes: a client that listens for changes waits for the next catalogue."""
+
+        async def listened() -> None:
+            if self._publication.awaited:
+                await self.catch_up()
+
+        await _repeat(self._store.poll_s, listened)
+
+    async def _look_at(self, name: str) -> None:
+        """However often it is said meanwhile that there is something new, one look follows."""
+        async with self._looking:
+            self._nudged.discard(name)
+            if name in self._broker.backends:
+                await self._discovery.look(self._registry, self._broker.backends, {name})
 
     async def look(self) -> None:
         """One look at every backend."""

@@ -68,13 +68,13 @@ class Broker:
         self.registry = Registry()
         self.backends: dict[str, RemoteBackend] = {}
         self.closing = asyncio.Event()
-        self._errands = Errands()
+        self.errands = Errands()
         self._mailbox = Mailbox(store)
-        self.upstream = Upstream(self.sessions, self._errands, self._limits)
-        self._legacy = LegacyRelay(self.sessions, self.upstream, self._errands, self._limits)
+        self.upstream = Upstream(self.sessions, self.errands, self._limits)
+        self._legacy = LegacyRelay(self.sessions, self.upstream, self.errands, self._limits)
         self._modern = ModernRelay(self._limits)
         self._legacy_to_modern = LegacyToModern(self.sessions, self.upstream, self._mailbox, self._limits)
-        self._modern_to_legacy = ModernToLegacy(self._mailbox, store, self._errands, lambda: self.registry)
+        self._modern_to_legacy = ModernToLegacy(self._mailbox, store, self.errands, lambda: self.registry)
         self._personal = Personal(self.upstream, self._modern_to_legacy.leases, lambda: self.backends)
         self._tasks = Tasks(store)
         self._met: dict[str, tuple[Catalogue, list[Era]]] = {}
@@ -89,12 +89,12 @@ class Broker:
     async def linger(self) -> None:
         """Until calls that are held have gone on or been given up."""
         await self._modern_to_legacy.linger()
-        await self._errands.settle()
+        await self.errands.settle()
 
     async def settle(self) -> None:
         """Finish what is still to be done for clients that were answered."""
         await self._modern_to_legacy.close()
-        await self._errands.settle()
+        await self.errands.settle()
 
     # Legacy clients
 
@@ -158,7 +158,7 @@ class Broker:
         for name, upstream in session.upstream.items():
             backend = self.backends.get(name)
             if backend is not None:
-                self._errands.run(_end(backend, upstream, headers))
+                self.errands.run(_end(backend, upstream, headers))
 
     async def resume(self, session: Session, cursor: Cursor, headers: RequestHeaders) -> Reply:
         return await self._legacy.resume(self.backends.get(cursor.backend), session, cursor, headers)

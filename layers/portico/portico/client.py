@@ -94,7 +94,7 @@ class Client:
             body += message.get("body", b"")
             if len(body) > limit:
                 return None
-        return body
+        return body if len(body) <= limit else None
 
     async def hand_over(self, application: Application) -> None:
         """The whole request, unread, and the answering of it."""

@@ -22,6 +22,7 @@ class Publication:
         self.current: Catalogue = merge([])
         self._views: dict[tuple[VirtualServer | None, str], Catalogue] = {}
         self._changed = asyncio.Event()
+        self._waiting = 0
 
     def view(self, server: VirtualServer | None, grants: str = "", allows: Allows | None = None) -> Catalogue:
         """The catalogue in force, or the part of it that a virtual server shows and a principal may see.
@@ -49,10 +50,19 @@ class Publication:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for the next catalogue."""
+        return self._waiting > 0
+
     async def next(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
+        self._waiting += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
+        finally:
+            self._waiting -= 1
 
 
 def _limits(server: VirtualServer) -> Mapping[str, frozenset[str]]:

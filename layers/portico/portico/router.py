@@ -122,6 +122,18 @@ def route_modern(
     return Refuse(replace(refused, code=code, status=modern.STATUS.get(code, refused.status)))
 
 
+def names_unknown(message: Message, catalogue: Catalogue) -> bool:
+    """Whether the request is for a tool, a prompt or an address that is not in the catalogue."""
+    match message.method:
+        case "tools/call":
+            return catalogue.tool(str(message.param("name"))) is None
+        case "prompts/get":
+            return catalogue.prompt(str(message.param("name"))) is None
+        case "resources/read" | "resources/subscribe":
+            return catalogue.owner(str(message.param("uri"))) is None
+    return False
+
+
 def _route_request(message: Message, catalogue: Catalogue) -> Decision:
     """What both eras ask of backends."""
     if message.method == "tools/call":

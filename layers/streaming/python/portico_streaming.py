@@ -177,7 +177,7 @@ async def serve(application: Application, event: Event, answer: Answer, context:
             if not message.get("more_body"):
                 answer.end()
                 over.set()
-        except OSError:  # whoever asked has hung up
+        except OSError:  # Lambda takes no more; that a client has hung up it does not tell
             over.set()
             await asyncio.sleep(0)
 

@@ -1,5 +1,7 @@
 """The gateway as functions: the same ASGI application everywhere, with nothing running between requests."""
 
+import asyncio
+
 from portico.assembly import Portico, assemble
 from portico.client import Receive, Scope, Send
 from portico.settings import Settings
@@ -14,7 +16,11 @@ class Serverless:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         portico = await self.ready()
-        await portico({**scope, "path": inner_path(scope["path"])}, receive, send)
+        following = asyncio.create_task(portico.follow())
+        try:
+            await portico({**scope, "path": inner_path(scope["path"])}, receive, send)
+        finally:
+            following.cancel()
 
     async def ready(self) -> Portico:
         if self._portico is None:

@@ -87,7 +87,9 @@ class Lambda:
             exchange.close()
 
     async def _open(self, path: str, event: dict[str, Any]) -> Exchange:
-        body = json.dumps(event).encode()
+        body = json.dumps(event, ensure_ascii=False).encode(
+            "utf-8", "replace"
+        )  # an event has 6 MB at the most
         credentials = credentials_from(self._environment) or Credentials("", "")
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         host = urlsplit(self._base).netloc
@@ -108,7 +110,7 @@ class Edge:
         # `sam local` cannot stream: there the layer for streaming answers as any other function does.
         self._streams = not environment.get("AWS_SAM_LOCAL")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - Lambda never tells that the client is gone
         event = scope["aws.event"]
         name = chosen(event)
         function: str = getattr(self._dispatch, name)

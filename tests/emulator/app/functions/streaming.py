@@ -1,4 +1,5 @@
-"""Streams what the request's body lists; after each part it waits for a file of that number, if told where."""
+"""Streams what the request's body lists; after each part it waits for a file of that number, if told where,
+and leaves a mark there at the end."""
 
 import json
 import os
@@ -21,3 +22,6 @@ def handler(event):
         if part == "raise":
             raise ValueError(part)
         yield part.encode()
+    if "gate" in do:
+        with Path(do["gate"], "sent").open("a") as sent:
+            sent.write(".")
