@@ -7,7 +7,7 @@ CONFIG ?= portico.yaml
 PORT   ?= 8088
 ARCH   ?= arm64
 # Of the interaction suite, what has not been made to run against the deployment yet.
-NOT_DEPLOYED := $(patsubst %,--ignore=tests/interaction/test_%.py,audit consent_page credentials dev_auth keys login oauth_clients tool_metadata user_credentials)
+NOT_DEPLOYED := $(patsubst %,--ignore=tests/interaction/test_%.py,attacks audit consent_page credentials dev_auth keys login oauth_clients tool_metadata user_credentials)
 HERE   := $(subst aarch64,arm64,$(shell uname -m))
 
 .PHONY: serve test lint format mutants bench conformance matrix layer lambda deploy-check coldstart lock clean
