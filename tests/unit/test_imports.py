@@ -25,7 +25,7 @@ LAYERS = [
     {"carriers"},
     {"listening", "personal", "subscriptions"},
     {"broker"},
-    {"permissions", "devauth"},
+    {"permissions", "parties", "devauth"},
     {"asgi", "control"},
     {"admission"},
     {"assembly"},

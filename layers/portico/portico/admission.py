@@ -11,8 +11,8 @@ from authz.guard import Guard
 from authz.keys import Keys
 from authz.model import Access, Principal
 from authz.tokens import bearer
-from portico.asgi import Issuing
 from portico.client import Client
+from portico.parties import Issuing
 
 
 class ByToken:

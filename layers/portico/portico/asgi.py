@@ -6,20 +6,21 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final
 from urllib.parse import unquote
 
 from authz.challenge import Refusal
 from authz.metadata import document, scopes_of
-from authz.model import Access, Principal
+from authz.model import Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
 from portico.broker import Broker
 from portico.caller import RequestHeaders
 from portico.catalogue import Catalogue, named_target
-from portico.client import Application, Client, Receive, Scope, Send
+from portico.client import Client, Receive, Scope, Send
 from portico.errors import BackendError
 from portico.listening import Listening
 from portico.observability import Call, calls
+from portico.parties import Admission, Issuing, Operator
 from portico.permissions import allowing, answer, denied, not_admitted, not_operating
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
@@ -54,26 +55,6 @@ TOKENS_PATH: Final = "/oauth/tokens/"
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
-
-
-class Operator(Protocol):
-    async def status(self, name: str | None) -> dict[str, Any] | None: ...
-    def nudge(self, name: str) -> None: ...
-    async def control(self) -> Application | None: ...
-
-
-class Admission(Protocol):
-    @property
-    def access(self) -> Access: ...
-    async def admit(self, client: Client) -> Principal | Refusal: ...
-
-
-class Issuing(Protocol):
-    """Gives out the tokens that let its clients in."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
-    def jwks(self) -> bytes: ...
-    def spent(self, token: str) -> str | None: ...
 
 
 class Endpoint:
