@@ -43,11 +43,11 @@ from portico.toolmetadata import preferred
 
 VIRTUAL_SERVER_HEADER: Final = "x-mcp-virtualserver"
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
-ISSUING_PATHS: Final = (
-    "/oauth/",
-    "/.well-known/oauth-authorization-server",
-    "/.well-known/openid-configuration",
+ISSUING_PATHS: Final = frozenset(
+    {"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"}
+    | {f"/oauth/{name}" for name in ("authorize", "token", "register", "revoke", "jwks")}
 )
+"""All of the server's own: others below /oauth/ are about tokens for backends."""
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 CONSENT_PATH: Final = "/oauth/"
 TOKENS_PATH: Final = "/oauth/tokens/"
@@ -95,7 +95,7 @@ class Endpoint:
         if refused is not None:
             client.headers.pop("origin", None)  # a page from elsewhere need not know why
             await client.reply(refusal(refused))
-        elif self.issuing is not None and path.startswith(ISSUING_PATHS):
+        elif self.issuing is not None and path in ISSUING_PATHS:
             await client.hand_over(self.issuing)
         elif self.admission is not None and not _is_open(client.scope["method"], path):
             await self._guarded_by(self.admission, client, path)
