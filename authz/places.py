@@ -10,8 +10,10 @@ _CONSENT: Final = "/oauth/upstream/"
 """Pages on which users let the gateway act for them: they find out by themselves who has opened them."""
 GIVEN: Final = "/oauth/upstream/tokens/"
 """What a user has let the gateway do: not open, but his."""
-_ISSUING: Final = frozenset(f"/oauth/{name}" for name in ("authorize", "token", "register", "revoke", "jwks"))
-_ISSUER: Final = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+_ISSUING: Final = frozenset(
+    {"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"}
+    | {f"/oauth/{name}" for name in ("authorize", "token", "register", "revoke", "jwks")}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +48,4 @@ def place(verb: str, path: str) -> Place:
 
 def issues_tokens(path: str) -> bool:
     """What belongs to a gateway that is its own authorization server, and elsewhere to nobody."""
-    return path in _ISSUING or path.startswith(_ISSUER)
+    return path in _ISSUING

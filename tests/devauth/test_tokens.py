@@ -372,3 +372,13 @@ def test_the_metadata_says_what_there_is(server):
         path = one[f"{name}_endpoint"].removeprefix(ISSUER)
         assert server.ask("POST", path).status == 400
     assert server.ask("GET", one["jwks_uri"].removeprefix(ISSUER)).json()["keys"]
+
+
+def test_a_token_from_before_a_restart_is_exchanged_until_it_expires(tmp_path):
+    kept = tmp_path / "keys.json"
+    token = granted(Server(kept=kept).client())["access_token"]
+    again = Server(kept=kept)
+    gateway = again.confidential(EXCHANGE)
+    assert exchange(gateway, token).status == 200
+    again.now += 3601
+    assert exchange(gateway, token).error == "invalid_request"

@@ -1,5 +1,6 @@
 """A gateway that issues its own tokens, and the server that issues them by itself."""
 
+import asyncio
 import base64
 import json
 import signal
@@ -10,7 +11,7 @@ import pytest
 
 from authz.model import Access
 from portico.assembly import Portico, assemble
-from portico.registry import DevAuth, Registry, load
+from portico.registry import DevAuth, Registry, Watch, load
 from portico.settings import Settings
 from tests.support import ROOT, Process, config, echo_server, eventually, fetch, gateway, module
 from tests.support.grant import Granting
@@ -130,6 +131,15 @@ def test_a_restart_logs_nobody_out(tmp_path):
     assert (tmp_path / "dev-auth.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_is_about_tokens_for_backends_stays_the_gateways_own(portico):
+    """A client that needs one is described there, and its user's token is taken away there."""
+    paths = ("/oauth/client.json", "/oauth/upstream/start", "/oauth/upstream/callback")
+    with gateway(config()) as other:
+        for path in paths:
+            assert fetch(f"{portico.base}{path}").status == fetch(f"{other.base}{path}").status
+    assert fetch(f"{portico.base}/oauth/tokens/s1", method="DELETE").status == 401
+
+
 def test_other_modes_have_no_such_paths():
     with gateway(config()) as portico:
         for path in ("/oauth/jwks", "/oauth/authorize", "/.well-known/oauth-authorization-server"):
@@ -207,6 +217,28 @@ def test_a_gateway_for_others_does_not_begin_to_issue_tokens():
     registry = Registry(store="memory", access=Access("http://127.0.0.1:8088/mcp"), dev_auth=DevAuth())
     with pytest.raises(ValueError, match="only on this machine"):
         Portico(registry, loopback=False)
+
+
+def test_a_gateway_for_others_goes_on_as_it_was_when_its_file_begins_to_say_dev(tmp_path):
+    file = tmp_path / "portico.yaml"
+    file.write_text("{version: 1, store: memory}")
+    watch = Watch(file)
+
+    async def told():
+        portico = Portico(watch.poll(), loopback=False, watch=watch)
+        await portico.start(0)
+        try:
+            file.write_text("{version: 1, store: memory, auth: {mode: dev}}")
+            async with asyncio.timeout(10):
+                while (error := (await portico.status(None))["configError"]) is None:
+                    await asyncio.sleep(0.05)
+            return error, portico.dev_auth
+        finally:
+            await portico.stop()
+
+    error, dev_auth = asyncio.run(told())
+    assert "listens on loopback" in error
+    assert dev_auth is None
 
 
 # By itself

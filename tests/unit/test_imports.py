@@ -25,7 +25,7 @@ LAYERS = [
     {"carriers"},
     {"listening", "personal", "subscriptions"},
     {"broker"},
-    {"permissions", "devauth"},
+    {"permissions", "parties", "devauth"},
     {"views"},
     {"asgi", "control"},
     {"admission"},

@@ -13,8 +13,8 @@ from authz.guard import Guard
 from authz.keys import Keys
 from authz.model import Access, Principal
 from authz.tokens import bearer
-from portico.asgi import Issuing
 from portico.client import Client
+from portico.parties import Issuing
 from portico.protocol.inbound import classify
 from portico.protocol.jsonrpc import Message
 from portico.protocol.modern import contradicted

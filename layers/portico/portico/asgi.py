@@ -6,24 +6,25 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final
 
 from authz.audit import Decided
 from authz.challenge import Refusal
 from authz.check import entering
 from authz.identity import is_dropped
-from authz.model import Access, Principal
+from authz.model import Principal
 from authz.origins import ON_LOOPBACK, OriginRules, host_allowed, origin_allowed
 from authz.places import METADATA, issues_tokens, place
 from portico.broker import Broker
 from portico.caller import RequestHeaders
 from portico.catalogue import Catalogue
-from portico.client import Application, Client, Receive, Scope, Send
+from portico.client import Client, Receive, Scope, Send
 from portico.consent import consent
 from portico.errors import BackendError
 from portico.listening import Listening
 from portico.metadata import described
 from portico.observability import Call, calls
+from portico.parties import Admission, Issuing, Operator
 from portico.permissions import answer
 from portico.protocol import sse, versions
 from portico.protocol.inbound import (
@@ -50,27 +51,6 @@ CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
 
 log = logging.getLogger("portico.asgi")
-
-
-class Operator(Protocol):
-    async def status(self, name: str | None) -> dict[str, Any] | None: ...
-    def nudge(self, name: str) -> None: ...
-    async def look_again(self) -> None: ...
-    async def control(self) -> Application | None: ...
-
-
-class Admission(Protocol):
-    @property
-    def access(self) -> Access: ...
-    async def admit(self, client: Client) -> Principal | Refusal: ...
-
-
-class Issuing(Protocol):
-    """Gives out the tokens that let its clients in."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
-    def jwks(self) -> bytes: ...
-    def spent(self, token: str) -> str | None: ...
 
 
 class Endpoint:

@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 from authz.model import Access
 from authz.origins import OriginRules
 from portico import status
-from portico.asgi import Admission, Endpoint
+from portico.asgi import Endpoint
 from portico.backends.remote import RemoteBackend
 from portico.broker import Broker
 from portico.client import Application, Receive, Scope, Send
 from portico.credentials.calls import Credentials
 from portico.discovery import STATUS, Discovery
 from portico.http1 import HttpClient
+from portico.parties import Admission
 from portico.protocol import jsonrpc
 from portico.publication import Publication
 from portico.registrations import Registrations
