@@ -165,3 +165,11 @@ def test_nothing_from_outside_says_who_somebody_is(portico, issuer):
     assert ask(portico, "tools/call", call, token=token, session=session, **forged).status == 200
     assert '"root"' not in json.dumps(portico.echo.seen("tools/call"))
     assert "root" not in "".join(portico.stderr().splitlines(keepends=True)[-3:])
+
+
+@pytest.mark.serve_only("a deployment writes to its functions' logs")
+def test_what_users_take_back_leaves_a_line(portico, issuer):
+    sent = {"authorization": f"Bearer {issuer.token(sub='tina')}"}
+    answer = fetch(f"{portico.base}/oauth/tokens/s1", method="DELETE", headers=sent)
+    said = line(portico, method="DELETE /oauth/tokens/s1")
+    assert (said["principal"], said["status"]) == ("tina", answer.status)

@@ -125,6 +125,7 @@ class Endpoint:
         if client.place.kind == "mcp":
             await self._mcp(client)
         elif client.place.kind == "consent":
+            client.note()
             await client.reply(await consent(client, path, broker.credentials, broker.registry.gateway))
         elif path.startswith(METADATA):
             now, registry = broker.publication.current, broker.registry

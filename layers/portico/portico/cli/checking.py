@@ -6,7 +6,6 @@ It is started here and not in `authz`, which knows no files: the same portico.ya
 import asyncio
 import contextlib
 import logging
-import socket
 import sys
 from typing import Final
 
@@ -14,6 +13,7 @@ import uvicorn
 
 from authz.guard import Guard
 from authz.service import Service
+from portico.cli.serving import configured, listen, origin, started
 from portico.client import Receive, Scope, Send
 from portico.loglines import Format, set_up
 from portico.registry import InvalidConfig, Registry, Watch
@@ -65,26 +65,12 @@ def check_requests(config: str, host: str, port: int, below: str, lines: Format)
 
 
 async def _run(checking: Checking, host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=2048)
-    config = uvicorn.Config(
-        checking,
-        http="httptools",
-        lifespan="off",
-        access_log=False,
-        log_level="warning",
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=3,
-    )
+    listener = listen(host, port)
     following = asyncio.create_task(checking.follow())
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(configured(checking))
     serving = asyncio.create_task(server.serve([listener]))
-    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.01)
-    shown = f"[{host}]" if ":" in host else host
-    print(f"portico authz ready on http://{shown}:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
+    await started(server, serving)
+    print(f"portico authz ready on {origin(host, listener)}", file=sys.stderr, flush=True)
     try:
         await serving
     finally:

@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     authz.formatter_class = argparse.RawDescriptionHelpFormatter
     _add_config(authz, "--config", default=CONFIG)
     authz.add_argument("--host", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
-    authz.add_argument("--port", type=_port, default=8089, help="the port, 0 picks one (default: 8089)")
+    authz.add_argument("--port", type=_port, default=8090, help="the port, 0 picks one (default: 8090)")
     authz.add_argument("--below", default="/check", metavar="PATH", help="path_prefix (default: /check)")
     authz.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="how lines look (default: text)"

@@ -92,13 +92,17 @@ async def _run(gateway: Portico, listener: socket.socket, at: str) -> None:
 
     server = Server(configured(application), gateway)
     serving = asyncio.create_task(server.serve([listener]))
-    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.01)
+    await started(server, serving)
     print(f"portico ready on {at}/mcp", file=sys.stderr, flush=True)
     try:
         await serving
     finally:
         await gateway.stop()
+
+
+async def started(server: uvicorn.Server, serving: "asyncio.Task[None]") -> None:
+    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.01)
 
 
 def configured(application: Application) -> uvicorn.Config:
