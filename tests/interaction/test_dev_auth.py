@@ -133,11 +133,11 @@ def test_a_restart_logs_nobody_out(tmp_path):
 
 def test_what_is_about_tokens_for_backends_stays_the_gateways_own(portico):
     """A client that needs one is described there, and its user's token is taken away there."""
-    paths = ("/oauth/client.json", "/oauth/upstream/start", "/oauth/upstream/callback")
+    paths = ("/oauth/upstream/client.json", "/oauth/upstream/start", "/oauth/upstream/callback")
     with gateway(config()) as other:
         for path in paths:
             assert fetch(f"{portico.base}{path}").status == fetch(f"{other.base}{path}").status
-    assert fetch(f"{portico.base}/oauth/tokens/s1", method="DELETE").status == 401
+    assert fetch(f"{portico.base}/oauth/upstream/tokens/s1", method="DELETE").status == 401
 
 
 def test_other_modes_have_no_such_paths():
