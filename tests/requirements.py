@@ -103,6 +103,7 @@ REQUIREMENTS = {
     "G1.70": "A token in the query string is none.",
     "G1.71": "API Gateway's authorizer decides as the local server does.",
     "G1.72": "Keys are fetched once for all, again for an unknown key, and kept while they cannot be had.",
+    "G1.73": "What a call is for, by name and host, is known before it is judged.",
     "G1.74": "Rules choose by backend and tool what a token must have.",
     "G1.75": "Who lacks a scope is told which, with the tool's own metadata.",
     "G1.77": "A backend's own metadata of a tool is answered, as clients of the gateway may use it.",

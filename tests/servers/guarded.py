@@ -1,7 +1,7 @@
 """The echo server behind a bearer token: 401 with `resource_metadata`, as the specification has it.
 
 `python -m tests.servers.guarded --issuer URL [--port 0]`. Listing is open, calls need a token that the issuer knows and
-that is for this server. POST /guard changes what it wants: {"scope": s}, {"named": address of the metadata}, ...
+that is for this server. POST /guard changes what it wants: {"scope": s}, {"open": true}, ...
 """
 
 import argparse
@@ -25,15 +25,16 @@ class Guarded:
         self.issuer = issuer
         self.wants: dict[str, Any] = {}
         self.asked: list[str] = []
+        self.hosts: list[str] = []
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         base = f"http://{headers['host']}"
         if scope["path"] == "/guard" and scope["method"] == "GET":
-            await reply(send, 200, json.dumps({"asked": self.asked}).encode())
+            await reply(send, 200, json.dumps({"asked": self.asked, "hosts": self.hosts}).encode())
             return
         if scope["path"] == "/guard":
-            self.asked = []
+            self.asked, self.hosts = [], []
             self.wants = json.loads(await read_body(receive))
             await reply(send, 200, b"{}")
             return
@@ -43,6 +44,7 @@ class Guarded:
             return
         if scope["path"].startswith(TOOLS) and "tool" in self.wants:
             self.asked.append(scope["raw_path"].decode())
+            self.hosts.append(headers["host"])
             await reply(send, self.wants.get("status", 200), json.dumps(self.wants["tool"]).encode())
             return
         body = await read_body(receive)
@@ -60,7 +62,7 @@ class Guarded:
         await self.echo(scope, again, send)
 
     def guards(self, body: bytes) -> bool:
-        return b'"tools/call"' in body or bool(self.wants.get("all"))
+        return not self.wants.get("open") and (b'"tools/call"' in body or bool(self.wants.get("all")))
 
     async def refusal(self, authorization: str, base: str) -> tuple[int, str] | None:
         named = self.wants.get("named", f"{base}{METADATA}")

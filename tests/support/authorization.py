@@ -47,6 +47,11 @@ class Guarded(Echo):
         found: list[str] = fetch(f"{self.base}/guard").json()["asked"]
         return found
 
+    def hosts_of_tools(self) -> list[str]:
+        """As what it was asked for it."""
+        found: list[str] = fetch(f"{self.base}/guard").json()["hosts"]
+        return found
+
 
 def authorization_server() -> Authorization:
     return Authorization(module("tests.servers.authorization"))
