@@ -1,27 +1,12 @@
 import contextlib
-import os
-import subprocess
 
 import pytest
-import yaml
 
-from tests.support import ROOT, Process, config, echo26_server, echo_server
+from tests.support import Process, config, echo26_server, echo_server
+from tests.support.deployed import ARCHITECTURE, LAMBDA, lay_out
 from tests.support.issuer import published
 
 BASE = "https://gw.example.com"
-LAMBDA = ROOT / ".cache" / "lambda" / "bin"
-
-
-def build(place, declared):
-    """The deployment as `sam build` makes it, with another portico.yaml in it."""
-    command = [LAMBDA / "sam", "build", "--build-dir", place, "--parameter-overrides", "Architecture=x86_64"]
-    environment = os.environ | {"SAM_CLI_TELEMETRY": "0", "PATH": f"{LAMBDA}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=110
-    )
-    assert done.returncode == 0, done.stderr
-    for function in place.glob("*Function"):
-        (function / "portico.yaml").write_text(yaml.safe_dump(declared))
 
 
 @pytest.fixture(scope="session")
@@ -70,9 +55,9 @@ def declaring(backends, **more):
 @contextlib.contextmanager
 def running(place, declared, *options, **parameters):
     """What is declared is looked at once, when it starts."""
-    build(place, declared)
+    lay_out(place, declared)
     command = [str(LAMBDA / "python"), "-m", "emulator", "template.yaml", str(place), "--once-schedules"]
-    for name, value in {"Architecture": "x86_64", **parameters}.items():
+    for name, value in {"Architecture": ARCHITECTURE, **parameters}.items():
         command += ["--parameter", f"{name}={value}"]
     with Process([*command, *options], seconds=60) as process:
         process.mcp = f"{process.url.rstrip('/')}/mcp"

@@ -20,11 +20,11 @@ import boto3
 import yaml
 
 from portico.stores.dynamodb import create_table
-from tests.infrastructure import tools
 from tests.matrix.processes import running_moto
 from tests.sam_local.engine import Engine
 from tests.sam_local.image import ARCHITECTURE
 from tests.support import ROOT, Process
+from tests.support.deployed import lay_out
 
 SAM = ROOT / ".cache" / "lambda" / "bin" / "sam"
 REGION = "us-east-1"
@@ -124,13 +124,10 @@ def build(
     place: Path, declared: dict[str, Any], environment: Mapping[str, str], authority: Path | None = None
 ) -> Path:
     """As `sam build` makes it, with this portico.yaml, and these variables for every function. The template's path."""
-    overrides = ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]
-    tools.run("sam", "build", "--build-dir", str(place), *overrides)
-    for function in place.glob("*Function"):
-        (function / "portico.yaml").write_text(yaml.safe_dump(declared))
-        if authority:
-            shutil.copy(authority, function)
+    lay_out(place, declared)
     if authority:
+        for function in place.glob("*Function"):
+            shutil.copy(authority, function)
         environment = {**environment, "SSL_CERT_FILE": f"/var/task/{authority.name}"}
     path = place / "template.yaml"
     template = yaml.safe_load(path.read_text())

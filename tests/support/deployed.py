@@ -52,6 +52,13 @@ def built() -> Path:
     return place
 
 
+def lay_out(place: Path, declared: Json) -> None:
+    """The build, with another portico.yaml in every function."""
+    shutil.copytree(built(), place)
+    for function in place.glob("*Function"):
+        (function / "portico.yaml").write_text(yaml.safe_dump(declared))
+
+
 def _prune() -> None:
     """Not what another run may still be using."""
     for old in BUILDS.glob("*/"):
@@ -73,7 +80,7 @@ def _build(place: Path) -> None:
     command += ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]
     environment = os.environ | {"SAM_CLI_TELEMETRY": "0", "PATH": f"{LAMBDA}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=110
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
 
