@@ -270,6 +270,25 @@ def test_cloudfront_keeps_nothing_and_passes_on_tokens(largest):
     assert config["Origins"][0]["OriginPath"] == f"/{stage_of(largest)}"
 
 
+def test_cloudfront_keeps_no_errors_either(largest):
+    """Unless told, it keeps each of these for 10 s, by the path alone, though nothing else may be kept."""
+    (distribution,) = largest.of_type("AWS::CloudFront::Distribution").values()
+    found = distribution["DistributionConfig"]["CustomErrorResponses"]
+    kept = {400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504}
+    assert {each["ErrorCode"]: each["ErrorCachingMinTTL"] for each in found} == dict.fromkeys(kept, 0)
+    assert not [each for each in found if "ResponsePagePath" in each], "what the gateway says is for clients"
+
+
+def test_two_regions_of_an_account_may_both_have_a_router(template):
+    """CloudFront's functions have one list of names in an account."""
+    names = set()
+    for region in ("us-east-1", "eu-west-1"):
+        stack = Stack(template, MethodRouting="cloudfront", **{"AWS::Region": region})
+        (router,) = stack.of_type("AWS::CloudFront::Function").values()
+        names.add(router["Name"])
+    assert len(names) == 2
+
+
 def stage_of(stack):
     (stage,) = stack.of_type("AWS::ApiGateway::Stage").values()
     return stage["StageName"]
