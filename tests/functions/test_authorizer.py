@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from portico.aws.failures import METRIC
 from tests.functions.conftest import BASE
 from tests.support.exchange import fetch
 from tests.support.waiting import eventually
@@ -97,6 +98,7 @@ def test_whoever_is_let_in_or_not_leaves_a_line(guarded, issuer):
 
     assert eventually(noted, 10)
     assert token.rpartition(".")[2] not in guarded.stderr()
+    assert METRIC not in guarded.stderr(), "nobody has to be woken for somebody's old token"
 
 
 def test_operators_need_the_operators_scope(guarded, issuer):

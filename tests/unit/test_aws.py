@@ -1,6 +1,7 @@
 """What the edge does without boto3, held against what boto3's own parts do."""
 
 import datetime as dt
+import json
 import struct
 import zlib
 
@@ -13,6 +14,7 @@ from portico.assembly import on_lambda
 from portico.aws.application import inner_path
 from portico.aws.edge import chosen
 from portico.aws.eventstream import BrokenStream, Decoder, Event
+from portico.aws.failures import METRIC, counted
 from portico.registry import Limits
 from portico.settings import Dispatch, dispatch_from, settings_from
 from portico.signing import Credentials, signed
@@ -108,3 +110,35 @@ def test_a_function_s_own_address_is_that_of_the_gateway_and_a_virtual_server_s_
 @pytest.mark.parametrize(("declared", "lasts"), [(0, 870), (300, 300), (3600, 870)])
 def test_a_stream_on_lambda_says_goodbye_before_its_function_is_ended(declared, lasts):
     assert on_lambda(Limits(stream_s=declared)).stream_s == lasts
+
+
+def failing(error):
+    def handler(event, context):
+        raise error
+
+    return handler
+
+
+def test_that_nobody_can_be_let_in_is_counted_and_that_somebody_is_not_is_not(capsys, monkeypatch):
+    """Both are exceptions, which Lambda counts alike."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "authorizer")
+    refusing = counted(lambda: failing(Exception("Unauthorized")))
+    with pytest.raises(Exception, match="^Unauthorized$"):
+        refusing({}, None)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(RuntimeError, match="no keys"):
+        counted(lambda: failing(RuntimeError("no keys")))({}, None)
+    said = json.loads(capsys.readouterr().out)
+    assert (said["function"], said[METRIC]) == ("authorizer", 1)
+    (metrics,) = said["_aws"]["CloudWatchMetrics"]
+    assert (metrics["Namespace"], metrics["Dimensions"]) == ("Portico", [["function"]])
+    assert [metric["Name"] for metric in metrics["Metrics"]] == [METRIC]
+
+
+def test_an_authorizer_that_cannot_be_made_is_a_failure(capsys):
+    def make():
+        raise ValueError("no issuer")
+
+    with pytest.raises(ValueError, match="no issuer"):
+        counted(make)
+    assert json.loads(capsys.readouterr().out)[METRIC] == 1
