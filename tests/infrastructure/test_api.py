@@ -11,6 +11,7 @@ from portico.aws.edge import chosen
 from tests import npm
 from tests.infrastructure import tools
 from tests.infrastructure.stack import Stack
+from tests.support import eventually
 
 MCP = {
     ("POST", "/mcp"): "Edge",
@@ -38,6 +39,7 @@ OPERATORS = {
 OPEN = {
     ("OPTIONS", "/mcp"): "Metadata",
     ("OPTIONS", "/mcp/v/{server}"): "Metadata",
+    ("OPTIONS", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/health"): "Metadata",
     ("GET", "/docs"): "Control",
@@ -156,13 +158,13 @@ def test_without_tokens_operators_sign_their_requests(smallest):
 
 
 def test_a_change_of_the_way_in_is_deployed(template):
-    """SAM names a deployment after the API's text, in which conditions are not yet decided: a new name every time."""
-    again = tools.translated()
-    names = [
-        {name for name, about in one["Resources"].items() if about["Type"] == "AWS::ApiGateway::Deployment"}
-        for one in (template, again)
-    ]
-    assert names[0] != names[1]
+    """SAM names a deployment after the API's text, in which conditions are not yet decided: a new name every second."""
+    assert eventually(lambda: deployments(tools.translated()) != deployments(template), 10)
+
+
+def deployments(translated):
+    resources = translated["Resources"].items()
+    return {name for name, about in resources if about["Type"] == "AWS::ApiGateway::Deployment"}
 
 
 def header(stack, response):
@@ -191,9 +193,22 @@ def test_a_path_that_is_not_there_is_not_found(smallest):
     assert found["statusCode"] == "404"
 
 
+def test_a_token_that_is_no_signature_makes_nothing_of_nowhere(smallest, largest):
+    """Of routes that take signatures it says what is wrong with one; with tokens there is no such route."""
+    said = [
+        stack.api()["x-amazon-apigateway-gateway-responses"]["INVALID_SIGNATURE"]["responseTemplates"]
+        for stack in (largest, smallest)
+    ]
+    assert [text["application/json"] for text in said] == [
+        '{"message":"Not Found"}',
+        '{"message":$context.error.messageString}',
+    ]
+
+
 def test_what_api_gateway_says_itself_is_json(smallest):
     for name, response in smallest.api()["x-amazon-apigateway-gateway-responses"].items():
-        assert json.loads(response["responseTemplates"]["application/json"]), name
+        text = response["responseTemplates"]["application/json"]
+        assert json.loads(text.replace("$context.error.messageString", '"why"')), name
 
 
 def test_tokens_without_an_address_are_refused(template):

@@ -11,7 +11,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotoCredentials
 
 from portico.assembly import on_lambda
-from portico.aws.application import inner_path
+from portico.aws.application import inner_path, routed
 from portico.aws.edge import chosen
 from portico.aws.eventstream import BrokenStream, Decoder, Event
 from portico.aws.failures import METRIC, counted
@@ -107,6 +107,28 @@ def test_a_function_s_own_address_is_that_of_the_gateway_and_a_virtual_server_s_
     assert [inner_path(path) for path in other] == other
 
 
+@pytest.mark.parametrize(
+    ("path", "route", "parameters", "wanted"),
+    [
+        ("/mcp", "/mcp", None, "/mcp"),
+        ("/tools/mcp", "/mcp", None, "/mcp"),
+        ("/mcp/mcp", "/mcp", None, "/mcp"),
+        ("/mcp/health", "/health", None, "/health"),
+        ("/tools/mcp/v/dev", "/mcp/v/{server}", {"server": "dev"}, "/mcp/v/dev"),
+        ("/mcp/v/dev", "/mcp/v/{server}", {"server": "dev"}, "/mcp/v/dev"),
+        ("/tools/backends/a", "/backends/{name}", {"name": "a"}, "/backends/a"),
+        ("/a/b/.well-known/x/y", "/.well-known/{proxy+}", {"proxy": "x/y"}, "/.well-known/x/y"),
+        ("/.well-known/x/y", "/.well-known/{proxy+}", {"proxy": "x/y"}, "/.well-known/x/y"),
+        ("/any/thing", "/{proxy+}", {"proxy": "any/thing"}, "/any/thing"),
+        ("/mcp", None, None, "/mcp"),
+    ],
+)
+def test_a_custom_domain_s_base_path_is_no_part_of_the_gateway_s(path, route, parameters, wanted):
+    """API Gateway leaves it in the event's path."""
+    event = {"resource": route, "pathParameters": parameters}
+    assert routed({"path": path, "aws.event": event}) == wanted
+
+
 @pytest.mark.parametrize(("declared", "lasts"), [(0, 870), (300, 300), (3600, 870)])
 def test_a_stream_on_lambda_says_goodbye_before_its_function_is_ended(declared, lasts):
     assert on_lambda(Limits(stream_s=declared)).stream_s == lasts
@@ -123,7 +145,7 @@ def test_that_nobody_can_be_let_in_is_counted_and_that_somebody_is_not_is_not(ca
     """Both are exceptions, which Lambda counts alike."""
     monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "authorizer")
     refusing = counted(lambda: failing(Exception("Unauthorized")))
-    with pytest.raises(Exception, match="^Unauthorized$"):
+    with pytest.raises(Exception, match=r"^Unauthorized$"):
         refusing({}, None)
     assert capsys.readouterr().out == ""
     with pytest.raises(RuntimeError, match="no keys"):
