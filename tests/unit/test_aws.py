@@ -4,6 +4,8 @@ import datetime as dt
 import json
 import struct
 import zlib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from botocore.auth import SigV4Auth
@@ -12,7 +14,7 @@ from botocore.credentials import Credentials as BotoCredentials
 
 from portico.assembly import on_lambda
 from portico.aws.application import inner_path, routed
-from portico.aws.edge import chosen
+from portico.aws.edge import Edge, chosen
 from portico.aws.eventstream import BrokenStream, Decoder, Event
 from portico.aws.failures import METRIC, counted
 from portico.registry import Limits
@@ -164,3 +166,36 @@ def test_an_authorizer_that_cannot_be_made_is_a_failure(capsys):
     with pytest.raises(ValueError, match="no issuer"):
         counted(make)
     assert json.loads(capsys.readouterr().out)[METRIC] == 1
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Lambda's API, when it does not run the function."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(self.server.status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
+@pytest.mark.parametrize(("status", "told"), [(429, 503), (500, 502)])
+async def test_a_client_is_told_whether_another_attempt_may_find_room(method, status, told):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        server.status = status
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        edge = Edge(Dispatch("invoke", "i", "l", "c"), {"AWS_ENDPOINT_URL_LAMBDA": url})
+        await edge({"aws.event": {"body": json.dumps({"method": method})}}, None, send)
+        server.shutdown()
+    start, body = sent
+    assert start["status"] == told
+    assert ("try again" in body["body"].decode()) == (told == 503)
