@@ -39,7 +39,8 @@ class Gateway:
         if body is None:
             return self._refuse("REQUEST_TOO_LARGE", call)
         if call.route is NOWHERE:
-            return self._refuse("MISSING_AUTHENTICATION_TOKEN", call)
+            # As if it took a signature: what else is in Authorization is none.
+            return self._refuse(check_signature(call) or "MISSING_AUTHENTICATION_TOKEN", call)
         return await self._authorized(call) or await self._integrate(call, request, body)
 
     async def _authorized(self, call: Incoming) -> Response | None:

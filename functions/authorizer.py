@@ -5,6 +5,7 @@ import sys
 
 from authz.authorizer import Authorizer
 from authz.guard import Guard
+from portico.aws.failures import counted
 from portico.aws.named import named_by
 from portico.loglines import take_over
 from portico.registry import at, load
@@ -21,4 +22,4 @@ def _handler():
     return Authorizer(Guard(registry.access), None if cached else named_by(registry))
 
 
-handler = _handler()
+handler = counted(_handler)

@@ -4,15 +4,20 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Semaphore, Thread
 from typing import Any
 
 import pytest
 from moto import mock_aws
 
-from portico.stores import dynamodb
-from portico.stores.base import ABSENT, Record
+from portico.signing import Credentials
+from portico.stores import dynamodb, dynamodb_client
+from portico.stores.base import ABSENT, Record, Unavailable
 from portico.stores.dynamodb import DynamoStore, create_table
-from tests.contract.places import NOISE, PROSE, Clock, dynamodb_client, scan
+from portico.stores.dynamodb_client import DynamoClient
+from tests.contract.places import NOISE, PROSE, Clock, scan
+from tests.contract.places import dynamodb_client as boto3_client
 
 
 @dataclass
@@ -28,7 +33,7 @@ class Interposed:
 
 @pytest.fixture
 def dynamo() -> Iterator[Interposed]:
-    with mock_aws(), closing(dynamodb_client()) as client:
+    with mock_aws(), closing(boto3_client()) as client:
         create_table(client, "portico")
         yield Interposed(client)
 
@@ -57,10 +62,11 @@ async def test_dynamodb_items_stay_below_their_limit(dynamo: Interposed):
     assert sum(sizes) == len(NOISE)
 
 
-async def test_large_json_is_one_compressed_dynamodb_item(dynamo: Interposed):
+async def test_large_json_is_one_head_and_one_compressed_chunk(dynamo: Interposed):
     await DynamoStore("portico", dynamo).put("p", "s", PROSE)
-    (item,) = scan(dynamo.client, "portico")
-    assert len(item["value"]["B"]) < len(PROSE) / 5
+    head, chunk = sorted(scan(dynamo.client, "portico"), key=lambda item: "value" in item)
+    assert head["chunks"] == {"N": "1"}
+    assert len(chunk["value"]["B"]) < len(PROSE) / 5
 
 
 async def test_writes_dynamodb_left_undone_are_sent_again(
@@ -150,3 +156,58 @@ async def test_a_sweep_is_bounded_and_goes_on_where_it_stopped(
     for n in range(7):
         await store.put(f"p{n}", "s", b"", expires_at=clock.now)
     assert [await store.sweep(), await store.sweep()] == [4, 3]
+
+
+async def test_asking_for_versions_reads_little_however_large_the_values(dynamo: Interposed):
+    """DynamoDB bills a query by what the items weigh; those of the catalogue are asked for every second."""
+    store = DynamoStore("portico", dynamo)
+    for name in ("a", "b", "c"):
+        await store.put("LISTING", name, NOISE[:200_000])
+    assert len(await store.versions("LISTING")) == 3
+    heads = [item for item in scan(dynamo.client, "portico") if item["PK"] == {"S": "LISTING"}]
+    assert sum(len(value) for item in heads for field in item.values() for value in field.values()) < 3 * 4096
+    assert [record.value for record in await store.query("LISTING")] == [NOISE[:200_000]] * 3
+
+
+class OncePerConnection(BaseHTTPRequestHandler):
+    """Whoever asks a second time on one connection waits for ever, as after a network has forgotten it."""
+
+    protocol_version = "HTTP/1.1"
+    asked = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.asked += 1
+        if self.asked == 1 and self.server.answers.acquire(blocking=False):
+            self.send_response(200)
+            self.send_header("content-length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+        else:
+            self.server.over.wait(30)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def once_per_connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
+    monkeypatch.setattr(dynamodb_client, "SECONDS", 0.5)
+    with ThreadingHTTPServer(("127.0.0.1", 0), OncePerConnection) as server:
+        server.daemon_threads = True
+        server.answers, server.over = Semaphore(2), Event()
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.over.set()
+        server.shutdown()
+
+
+def test_a_connection_that_leads_nowhere_any_more_is_given_up(once_per_connection: ThreadingHTTPServer):
+    """Lambda lets a process stand still for minutes, and nothing tells it what became of its connections."""
+    url = f"http://127.0.0.1:{once_per_connection.server_port}"
+    client = DynamoClient("eu-west-1", lambda: Credentials("test", "test"), url)
+    with closing(client):
+        assert client.get_item(TableName="t") == {}
+        assert client.get_item(TableName="t") == {}
+        with pytest.raises(Unavailable, match="DynamoDB cannot be reached: timed out"):
+            client.get_item(TableName="t")

@@ -59,6 +59,11 @@ def test_what_has_no_method_is_refused_as_if_a_token_were_missing(emulator, meth
     assert answer.header("x-amzn-ErrorType") == "MissingAuthenticationTokenException"
 
 
+def test_a_token_where_nothing_is_is_taken_for_a_bad_signature(emulator):
+    answer = emulator.get("/nowhere", ("Authorization", "Bearer abc"))
+    assert (answer.status, answer.header("x-amzn-ErrorType")) == (403, "IncompleteSignatureException")
+
+
 def test_a_literal_path_goes_before_a_parameter(emulator):
     assert emulator.post("/items/first", {}).event["resource"] == "/items/first"
 

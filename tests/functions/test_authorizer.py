@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from portico.aws.failures import METRIC
 from tests.functions.conftest import BASE
 from tests.support.exchange import fetch
 from tests.support.waiting import eventually
@@ -97,6 +98,7 @@ def test_whoever_is_let_in_or_not_leaves_a_line(guarded, issuer):
 
     assert eventually(noted, 10)
     assert token.rpartition(".")[2] not in guarded.stderr()
+    assert METRIC not in guarded.stderr(), "nobody has to be woken for somebody's old token"
 
 
 def test_operators_need_the_operators_scope(guarded, issuer):
@@ -112,3 +114,33 @@ def test_the_metadata_is_open(guarded, issuer):
     answer = fetch(guarded.mcp.removesuffix("/mcp") + "/.well-known/oauth-protected-resource/mcp")
     assert answer.status == 200
     assert answer.json()["authorization_servers"] == [issuer.url]
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer abc"}], ids=["without", "with"])
+def test_what_is_not_there_is_not_there_with_a_token_or_without(guarded, headers):
+    """API Gateway takes a token there for a bad signature."""
+    answer = fetch(guarded.mcp.removesuffix("/mcp") + "/nowhere", headers=headers)
+    assert (answer.status, answer.json()) == (404, {"message": "Not Found"})
+
+
+def test_a_page_comes_to_read_why_it_was_refused(guarded, issuer):
+    """And where to ask for a token: what API Gateway says itself no function has put headers on."""
+    origin = {"origin": "https://client.example.com"}
+    unknown = ask(guarded, "initialize", INITIALIZE, **origin)
+    operators = guarded.mcp.removesuffix("/mcp") + "/backends"
+    refused = fetch(operators, headers=origin | {"authorization": f"Bearer {issuer.token()}"})
+    assert (unknown.status, refused.status) == (401, 403)
+    for answer in (unknown, refused):
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["access-control-expose-headers"] == "www-authenticate"
+        assert answer.headers["www-authenticate"].startswith("Bearer ")
+
+
+def test_a_page_may_ask_for_the_metadata_with_a_header_of_mcp(guarded):
+    """Which it asks about beforehand."""
+    url = guarded.mcp.removesuffix("/mcp") + "/.well-known/oauth-protected-resource/mcp"
+    asked = {"origin": BASE, "access-control-request-method": "GET"}
+    answer = fetch(url, method="OPTIONS", headers=asked)
+    assert answer.status in (200, 204)
+    assert answer.headers["access-control-allow-origin"] in ("*", BASE)
+    assert "mcp-protocol-version" in answer.headers["access-control-allow-headers"]

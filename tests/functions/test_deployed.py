@@ -1,8 +1,11 @@
 """The deployment: template.yaml, built by `sam build`, each function a process, behind what API Gateway does."""
 
+import json
+
 import pytest
 
-from tests.support import Client, echo_server, eventually, fetch
+from tests.functions.replaying import replay
+from tests.support import ROOT, Client, echo_server, eventually, fetch
 from tests.support.deployed import SIGNED
 
 
@@ -100,3 +103,21 @@ def test_what_operators_may_ask_is_described_and_nobody_may_ask_it_unsigned(depl
     assert fetch(f"{base}/docs").status == 200
     for verb, path in (("GET", "/backends"), ("POST", "/backends"), ("GET", "/status"), ("GET", "/services")):
         assert fetch(f"{base}{path}", {} if verb == "POST" else None, method=verb).status in (401, 403, 404)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        ("edge", "list"),
+        ("initialize", "initialize"),
+        ("metadata", "health"),
+        ("control", "backends"),
+        ("control", "status-unknown"),
+    ],
+)
+def test_a_custom_domain_with_a_base_path_leads_to_the_same(deployed, function, name):
+    """API Gateway leaves that path before the route's own, in the event's `path`."""
+    event = json.loads((ROOT / "events" / f"{function}.{name}.json").read_text())
+    below = event | {"path": f"/tools{event['path']}"}
+    plain, found = (replay(deployed, function, each) for each in (event, below))
+    assert (found.status, found.body) == (plain.status, plain.body)

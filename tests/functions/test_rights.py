@@ -12,6 +12,9 @@ UNSEEN = {
     ("MetadataFunction", "dynamodb:GetItem", "Table.Arn"): (
         "a record in several pieces is read again if it was replaced while it was read"
     ),
+    ("StreamFunction", "dynamodb:BatchWriteItem", "Table.Arn"): (
+        "it writes down the listing of a backend that says it has changed, which may be a large one"
+    ),
 }
 """What is granted although no run shows it, and why."""
 

@@ -9,6 +9,7 @@ import queue
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ class RuntimeApi(http.server.ThreadingHTTPServer):
     """Hands out events, and keeps what comes back with the time each piece came."""
 
     daemon_threads = True
+    seconds = 900.0
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -65,6 +67,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.dumps(self.server.events.get()).encode()
         self.send_response(200)
         self.send_header("Lambda-Runtime-Aws-Request-Id", "r1")
+        self.send_header("Lambda-Runtime-Deadline-Ms", str(int((time.time() + self.server.seconds) * 1000)))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -170,3 +173,18 @@ def test_an_application_that_cannot_be_loaded_is_reported(tmp_path):
         "errorMessage": "PORTICO_DISPATCH: expected invoke or inline",
         "errorType": "ValueError",
     }
+
+
+def test_what_goes_on_for_ever_ends_before_the_function_is_killed(tmp_path):
+    source = APPLICATION.replace("pathlib.Path", "await asyncio.Event().wait(); pathlib.Path")
+    with running(tmp_path, source) as api:
+        api.seconds = 5.5
+        assert api.invoke(event())["path"].endswith("/response")
+        assert api.invoke(event())["path"].endswith("/response")
+    assert not (tmp_path / "lingered").exists()
+
+
+def test_the_trailer_that_tells_of_a_failure_is_announced(api):
+    """As HTTP wants it of whoever sends one."""
+    found = api.invoke(event("/late"))
+    assert found["headers"]["Trailer"] == found["trailer"].partition(b":")[0].decode()

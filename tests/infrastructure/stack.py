@@ -18,7 +18,7 @@ class Stack:
 
     def __init__(self, template: dict[str, Any], **parameters: str) -> None:
         declared = {name: str(about["Default"]) for name, about in template["Parameters"].items()}
-        unknown = set(parameters) - set(declared)
+        unknown = set(parameters) - set(declared) - set(PSEUDO)
         assert not unknown, f"no such parameters: {unknown}"
         self._values = PSEUDO | declared | parameters
         self._conditions = template["Conditions"]

@@ -11,6 +11,7 @@ from portico.aws.edge import chosen
 from tests import npm
 from tests.infrastructure import tools
 from tests.infrastructure.stack import Stack
+from tests.support import eventually
 
 MCP = {
     ("POST", "/mcp"): "Edge",
@@ -38,6 +39,7 @@ OPERATORS = {
 OPEN = {
     ("OPTIONS", "/mcp"): "Metadata",
     ("OPTIONS", "/mcp/v/{server}"): "Metadata",
+    ("OPTIONS", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/health"): "Metadata",
     ("GET", "/docs"): "Control",
@@ -156,13 +158,13 @@ def test_without_tokens_operators_sign_their_requests(smallest):
 
 
 def test_a_change_of_the_way_in_is_deployed(template):
-    """SAM names a deployment after the API's text, in which conditions are not yet decided: a new name every time."""
-    again = tools.translated()
-    names = [
-        {name for name, about in one["Resources"].items() if about["Type"] == "AWS::ApiGateway::Deployment"}
-        for one in (template, again)
-    ]
-    assert names[0] != names[1]
+    """SAM names a deployment after the API's text, in which conditions are not yet decided: a new name every second."""
+    assert eventually(lambda: deployments(tools.translated()) != deployments(template), 10)
+
+
+def deployments(translated):
+    resources = translated["Resources"].items()
+    return {name for name, about in resources if about["Type"] == "AWS::ApiGateway::Deployment"}
 
 
 def header(stack, response):
@@ -191,9 +193,22 @@ def test_a_path_that_is_not_there_is_not_found(smallest):
     assert found["statusCode"] == "404"
 
 
+def test_a_token_that_is_no_signature_makes_nothing_of_nowhere(smallest, largest):
+    """Of routes that take signatures it says what is wrong with one; with tokens there is no such route."""
+    said = [
+        stack.api()["x-amazon-apigateway-gateway-responses"]["INVALID_SIGNATURE"]["responseTemplates"]
+        for stack in (largest, smallest)
+    ]
+    assert [text["application/json"] for text in said] == [
+        '{"message":"Not Found"}',
+        '{"message":$context.error.messageString}',
+    ]
+
+
 def test_what_api_gateway_says_itself_is_json(smallest):
     for name, response in smallest.api()["x-amazon-apigateway-gateway-responses"].items():
-        assert json.loads(response["responseTemplates"]["application/json"]), name
+        text = response["responseTemplates"]["application/json"]
+        assert json.loads(text.replace("$context.error.messageString", '"why"')), name
 
 
 def test_tokens_without_an_address_are_refused(template):
@@ -268,6 +283,25 @@ def test_cloudfront_keeps_nothing_and_passes_on_tokens(largest):
     assert config["DefaultCacheBehavior"]["CachePolicyId"] == "4135ea2d-6df8-44a3-9df3-4b5a84be39ad"
     assert config["DefaultCacheBehavior"]["OriginRequestPolicyId"] == "b689b0a8-53d0-40ab-baf2-68738e2966ac"
     assert config["Origins"][0]["OriginPath"] == f"/{stage_of(largest)}"
+
+
+def test_cloudfront_keeps_no_errors_either(largest):
+    """Unless told, it keeps each of these for 10 s, by the path alone, though nothing else may be kept."""
+    (distribution,) = largest.of_type("AWS::CloudFront::Distribution").values()
+    found = distribution["DistributionConfig"]["CustomErrorResponses"]
+    kept = {400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504}
+    assert {each["ErrorCode"]: each["ErrorCachingMinTTL"] for each in found} == dict.fromkeys(kept, 0)
+    assert not [each for each in found if "ResponsePagePath" in each], "what the gateway says is for clients"
+
+
+def test_two_regions_of_an_account_may_both_have_a_router(template):
+    """CloudFront's functions have one list of names in an account."""
+    names = set()
+    for region in ("us-east-1", "eu-west-1"):
+        stack = Stack(template, MethodRouting="cloudfront", **{"AWS::Region": region})
+        (router,) = stack.of_type("AWS::CloudFront::Function").values()
+        names.add(router["Name"])
+    assert len(names) == 2
 
 
 def stage_of(stack):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import platform
 import re
 import shutil
@@ -136,6 +137,29 @@ def test_a_layer_is_not_built_into_nowhere(deployment_tools):
         )
         assert done.returncode != 0
         assert "ARTIFACTS_DIR" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [("UV", "the layer is built by uv"), ("RUNTIME", "the layer is built by Python 3.13")],
+)
+def test_what_a_build_lacks_is_named_before_anything_is_touched(deployment_tools, tmp_path, lacking, said):
+    (tmp_path / "python").mkdir()
+    makefile = ROOT / "layers" / "portico" / "Makefile"
+    command = ["make", "-f", makefile, "build-PorticoLayerX86", f"ARTIFACTS_DIR={tmp_path}"]
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [*command, f"{lacking}=not-there"],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode != 0
+    assert said in done.stderr
+    assert "not-there" in done.stderr
+    assert (tmp_path / "python").is_dir()
 
 
 PARAMETERS = [

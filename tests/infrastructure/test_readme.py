@@ -81,7 +81,7 @@ def test_costs_are_reckoned_with_the_prices_and_sizes_that_are_named(template, s
         int(function["MemorySize"]) / 1024 for function in smallest.of_type("AWS::Lambda::Function").values()
     }
     assert sizes == {0.25, 0.5}
-    seconds, counts = {0.05, 0.01, 0.2, 3600}, {2, 0.1, 730, 60, 12, 1000000}
+    seconds, counts = {0.05, 0.01, 0.2, 3600}, {2, 3, 0.1, 730, 60, 12, 1000000}
     used = set().union(*(numbers(formula(how)) for _, _, how in COSTS))
     assert used == prices | sizes | seconds | counts
 

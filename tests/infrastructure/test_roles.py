@@ -27,8 +27,6 @@ USED = {
     "Discovery": GATEWAY,
     "Reaper": {"sweep"},
 }
-# What no record is large enough for that a function writes.
-NEVER = {"Stream": {"dynamodb:BatchWriteItem"}}
 
 
 def _methods(tree, name):
@@ -115,7 +113,6 @@ def test_the_package_speaks_to_no_other_service_of_aws():
 def test_a_function_has_the_rights_that_its_code_uses_and_no_more(smallest, function):
     actions = store_actions()
     needed = {(action, "Table.Arn") for method in USED[function] for action in actions[method]}
-    needed -= {(action, "Table.Arn") for action in NEVER.get(function, ())}
     assert smallest.granted(f"{function}Function") == needed
 
 

@@ -5,6 +5,8 @@ import re
 
 import yaml
 
+from authz import fetching
+from portico.aws.failures import METRIC
 from tests.bench.coldstart import BUDGETS, LAYER_MB
 from tests.infrastructure import tools
 from tests.infrastructure.stack import Stack
@@ -152,18 +154,44 @@ def test_every_function_logs_where_logs_are_cleared_in_time(largest):
 
 
 def test_errors_and_throttling_of_every_function_raise_an_alarm(smallest, largest):
-    watched = {
-        (query["MetricStat"]["Metric"]["MetricName"], query["MetricStat"]["Metric"]["Dimensions"][0]["Value"])
-        for alarm in largest.of_type("AWS::CloudWatch::Alarm").values()
-        for query in alarm["Metrics"]
-        if "MetricStat" in query
-    }
     functions = largest.of_type("AWS::Lambda::Function")
-    assert watched == {(metric, name) for metric in ("Errors", "Throttles") for name in functions}
+    expected = {("AWS/Lambda", metric, name) for metric in ("Errors", "Throttles") for name in functions}
+    # A 401 is an exception, too, and so one of Lambda's Errors.
+    expected -= {("AWS/Lambda", "Errors", "AuthorizerFunction")}
+    assert watched(largest) == expected | {("Portico", METRIC, "AuthorizerFunction")}
     for alarm in largest.of_type("AWS::CloudWatch::Alarm").values():
         assert alarm["AlarmActions"] == ["AlarmTopic"]
         assert len(alarm["Metrics"]) <= 10 + 1, "CloudWatch takes ten metrics and the expression"
     assert not smallest.of_type("AWS::CloudWatch::Alarm")
+
+
+def watched(stack):
+    metrics = [
+        query["MetricStat"]["Metric"]
+        for alarm in stack.of_type("AWS::CloudWatch::Alarm").values()
+        for query in alarm["Metrics"]
+        if "MetricStat" in query
+    ]
+    assert all(
+        [each["Name"] for each in metric["Dimensions"]]
+        == (["FunctionName"] if metric["Namespace"] == "AWS/Lambda" else ["function"])
+        for metric in metrics
+    )
+    return {
+        (metric["Namespace"], metric["MetricName"], metric["Dimensions"][0]["Value"]) for metric in metrics
+    }
+
+
+def test_an_authorizer_that_waits_for_an_issuer_lives_to_say_so(largest):
+    """The issuer's metadata, then its keys."""
+    function = largest.of_type("AWS::Lambda::Function")["AuthorizerFunction"]
+    assert 2 * 2 * fetching.SECONDS < int(function["Timeout"]) <= 29
+
+
+def test_the_first_cluster_of_an_account_can_be_made(largest):
+    """With capacity providers ECS needs a role of its own at once, which it only makes for the first cluster."""
+    (cluster,) = largest.of_type("AWS::ECS::Cluster").values()
+    assert "CapacityProviders" not in cluster
 
 
 def test_backends_are_looked_at_every_minute_by_default(smallest, template):

@@ -1,8 +1,11 @@
 """What the edge does without boto3, held against what boto3's own parts do."""
 
 import datetime as dt
+import json
 import struct
 import zlib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 from botocore.auth import SigV4Auth
@@ -10,9 +13,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotoCredentials
 
 from portico.assembly import on_lambda
-from portico.aws.application import inner_path
-from portico.aws.edge import chosen
+from portico.aws.application import inner_path, routed
+from portico.aws.edge import Edge, chosen
 from portico.aws.eventstream import BrokenStream, Decoder, Event
+from portico.aws.failures import METRIC, counted
 from portico.registry import Limits
 from portico.settings import Dispatch, dispatch_from, settings_from
 from portico.signing import Credentials, signed
@@ -105,6 +109,93 @@ def test_a_function_s_own_address_is_that_of_the_gateway_and_a_virtual_server_s_
     assert [inner_path(path) for path in other] == other
 
 
+@pytest.mark.parametrize(
+    ("path", "route", "parameters", "wanted"),
+    [
+        ("/mcp", "/mcp", None, "/mcp"),
+        ("/tools/mcp", "/mcp", None, "/mcp"),
+        ("/mcp/mcp", "/mcp", None, "/mcp"),
+        ("/mcp/health", "/health", None, "/health"),
+        ("/tools/mcp/v/dev", "/mcp/v/{server}", {"server": "dev"}, "/mcp/v/dev"),
+        ("/mcp/v/dev", "/mcp/v/{server}", {"server": "dev"}, "/mcp/v/dev"),
+        ("/tools/backends/a", "/backends/{name}", {"name": "a"}, "/backends/a"),
+        ("/a/b/.well-known/x/y", "/.well-known/{proxy+}", {"proxy": "x/y"}, "/.well-known/x/y"),
+        ("/.well-known/x/y", "/.well-known/{proxy+}", {"proxy": "x/y"}, "/.well-known/x/y"),
+        ("/any/thing", "/{proxy+}", {"proxy": "any/thing"}, "/any/thing"),
+        ("/mcp", None, None, "/mcp"),
+    ],
+)
+def test_a_custom_domain_s_base_path_is_no_part_of_the_gateway_s(path, route, parameters, wanted):
+    """API Gateway leaves it in the event's path."""
+    event = {"resource": route, "pathParameters": parameters}
+    assert routed({"path": path, "aws.event": event}) == wanted
+
+
 @pytest.mark.parametrize(("declared", "lasts"), [(0, 870), (300, 300), (3600, 870)])
 def test_a_stream_on_lambda_says_goodbye_before_its_function_is_ended(declared, lasts):
     assert on_lambda(Limits(stream_s=declared)).stream_s == lasts
+
+
+def failing(error):
+    def handler(event, context):
+        raise error
+
+    return handler
+
+
+def test_that_nobody_can_be_let_in_is_counted_and_that_somebody_is_not_is_not(capsys, monkeypatch):
+    """Both are exceptions, which Lambda counts alike."""
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "authorizer")
+    refusing = counted(lambda: failing(Exception("Unauthorized")))
+    with pytest.raises(Exception, match=r"^Unauthorized$"):
+        refusing({}, None)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(RuntimeError, match="no keys"):
+        counted(lambda: failing(RuntimeError("no keys")))({}, None)
+    said = json.loads(capsys.readouterr().out)
+    assert (said["function"], said[METRIC]) == ("authorizer", 1)
+    (metrics,) = said["_aws"]["CloudWatchMetrics"]
+    assert (metrics["Namespace"], metrics["Dimensions"]) == ("Portico", [["function"]])
+    assert [metric["Name"] for metric in metrics["Metrics"]] == [METRIC]
+
+
+def test_an_authorizer_that_cannot_be_made_is_a_failure(capsys):
+    def make():
+        raise ValueError("no issuer")
+
+    with pytest.raises(ValueError, match="no issuer"):
+        counted(make)
+    assert json.loads(capsys.readouterr().out)[METRIC] == 1
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Lambda's API, when it does not run the function."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(self.server.status)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
+@pytest.mark.parametrize(("status", "told"), [(429, 503), (500, 502)])
+async def test_a_client_is_told_whether_another_attempt_may_find_room(method, status, told):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        server.status = status
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        edge = Edge(Dispatch("invoke", "i", "l", "c"), {"AWS_ENDPOINT_URL_LAMBDA": url})
+        await edge({"aws.event": {"body": json.dumps({"method": method})}}, None, send)
+        server.shutdown()
+    start, body = sent
+    assert start["status"] == told
+    assert ("try again" in body["body"].decode()) == (told == 503)

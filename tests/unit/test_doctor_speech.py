@@ -27,6 +27,11 @@ ACK = b'data: {"method":"notifications/subscriptions/acknowledged"}\n\n'
         (answer(status=429), "HTTP 429", "throttling"),
         (answer(status=400, error={"code": -32022, "message": "no"}), "no (-32022)", "takes `initialize`"),
         (answer(status=403, message={"message": "Forbidden"}), "Forbidden", "WAF"),
+        (
+            answer(status=403, message={"message": "Forbidden"}),
+            "Forbidden",
+            "with the stage, as in /prod/mcp",
+        ),
         (answer(status=403, message={"message": "Missing Authentication Token"}), "no such route", "stage"),
         (answer(status=401), "the token is refused (HTTP 401)", "audience"),
         (

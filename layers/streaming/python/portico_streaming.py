@@ -4,11 +4,12 @@ Runs in place of the managed loop (AWS_LAMBDA_EXEC_WRAPPER) and speaks the Runti
 JSON prelude and eight NUL bytes before the body. Standard library only: it is imported before anything else.
 
 An application may have a `linger` coroutine function: it is awaited after each answer, before the next request is
-asked for, and so keeps what must go on alive.
+asked for, and so keeps what must go on alive; but not beyond the function's own time.
 """
 
 import asyncio
 import base64
+import contextlib
 import http.client
 import importlib
 import json
@@ -22,6 +23,9 @@ from urllib.parse import urlencode
 
 RUNTIME: Final = "/2018-06-01/runtime"
 STREAMED: Final = "application/vnd.awslambda.http-integration-response"
+FAILED: Final = "Lambda-Runtime-Function-Error-Type"
+SPARE_S: Final = 5.0
+"""Before the function's time is over: to be killed is a failure of it, and the next request would start cold."""
 
 Event = dict[str, Any]
 Message = MutableMapping[str, Any]
@@ -43,6 +47,10 @@ class Context:
 
     def get_remaining_time_in_millis(self) -> int:
         return max(self._deadline_ms - int(time.time() * 1000), 0)
+
+    def spare_s(self) -> float | None:
+        """None if there is no end to it."""
+        return self.get_remaining_time_in_millis() / 1000 - SPARE_S if self._deadline_ms else None
 
 
 def scope_of(event: Event, context: Context | None = None) -> dict[str, Any]:
@@ -95,6 +103,7 @@ class Answer:
         self._connection.putheader("Lambda-Runtime-Function-Response-Mode", "streaming")
         self._connection.putheader("Content-Type", STREAMED)
         self._connection.putheader("Transfer-Encoding", "chunked")
+        self._connection.putheader("Trailer", FAILED)
         self._connection.endheaders()
         self.begun = True
         self.piece(json.dumps(prelude(status, headers)).encode() + b"\0" * 8)
@@ -113,7 +122,7 @@ class Answer:
         """Before the first byte an error of the invocation; afterwards all that is left is to say so at the end."""
         name = type(error).__name__
         if self.begun:
-            self.end(f"Lambda-Runtime-Function-Error-Type: {name}\r\n".encode())
+            self.end(f"{FAILED}: {name}\r\n".encode())
             return
         body = json.dumps({"errorMessage": "the function failed; see its log", "errorType": name})
         self._connection.request("POST", f"{self._path}/error", body)
@@ -184,6 +193,12 @@ async def serve(application: Application, event: Event, answer: Answer, context:
     await application(scope_of(event, context), receive, send)
 
 
+async def lingered(linger: Callable[[], Awaitable[None]], context: Context) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(context.spare_s()):
+            await linger()
+
+
 def next_event(connection: http.client.HTTPConnection) -> tuple[Event, Context]:
     connection.request("GET", f"{RUNTIME}/invocation/next")
     response = connection.getresponse()
@@ -225,7 +240,7 @@ def main() -> None:
             finally:
                 answer.close()
             if linger is not None:
-                runner.run(linger())
+                runner.run(lingered(linger, context))
 
 
 if __name__ == "__main__":

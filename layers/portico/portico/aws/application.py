@@ -1,10 +1,15 @@
 """The gateway as functions: the same ASGI application everywhere, with nothing running between requests."""
 
 import asyncio
+import re
+from typing import Final
 
 from portico.assembly import Portico, assemble
+from portico.aws.events import Event
 from portico.client import Receive, Scope, Send
 from portico.settings import Settings
+
+PARAMETER: Final = re.compile(r"\{([^}+]+)\+?\}")
 
 
 class Serverless:
@@ -18,7 +23,7 @@ class Serverless:
         portico = await self.ready()
         following = asyncio.create_task(portico.follow())
         try:
-            await portico({**scope, "path": inner_path(scope["path"])}, receive, send)
+            await portico({**scope, "path": inner_path(routed(scope))}, receive, send)
         finally:
             following.cancel()
 
@@ -32,6 +37,17 @@ class Serverless:
         """Calls that wait for their client's next round keep this process; errands are run to their end."""
         if self._portico is not None:
             await self._portico.linger()
+
+
+def routed(scope: Scope) -> str:
+    """The path that the route says. A custom domain's base path stands before it in the request's own."""
+    path: str = scope["path"]
+    event: Event = scope["aws.event"]
+    route, parameters = event.get("resource") or "", event.get("pathParameters") or {}
+    fixed = route.partition("{")[0]
+    if not route or (path == route if fixed == route else path.startswith(fixed)):
+        return path
+    return PARAMETER.sub(lambda found: str(parameters.get(found[1], "")), route)
 
 
 def inner_path(path: str) -> str:
@@ -54,4 +70,4 @@ class Operators(Serverless):
         portico = await self.ready()
         control = await portico.control()
         assert control is not None  # noqa: S101 - the layer has FastAPI
-        await control(scope, receive, send)
+        await control({**scope, "path": routed(scope)}, receive, send)

@@ -26,6 +26,10 @@ LISTED: Final = frozenset({"tools/list", "prompts/list", "resources/list", "reso
 BEGUN: Final = frozenset({"initialize", "server/discover", "ping", "logging/setLevel"})
 WAIT_S: Final = 900.0
 MARK: Final = b"\0" * 8
+THROTTLED: Final = 429
+
+FAILED: Final = Rejection(502, INTERNAL_ERROR, "Internal error", "the gateway failed; see its log")
+BUSY: Final = Rejection(503, INTERNAL_ERROR, "Internal error", "too much is asked at once; try again")
 
 log = logging.getLogger("portico.edge")
 
@@ -50,6 +54,10 @@ def _method(event: dict[str, Any]) -> str:
         return ""
     method = message.get("method") if isinstance(message, dict) else None
     return method if isinstance(method, str) else ""
+
+
+class Throttled(HandedOverFailed):
+    """As many run already as may: another attempt may find room."""
 
 
 class Lambda:
@@ -99,7 +107,8 @@ class Lambda:
         if not await exchange.head(WAIT_S) or exchange.status != 200:
             text = excerpt(await exchange.body(65536, 10)) if exchange.status else ""
             exchange.close()
-            raise HandedOverFailed(f"Lambda answered {exchange.status}: {text}")
+            kind = Throttled if exchange.status == THROTTLED else HandedOverFailed
+            raise kind(f"Lambda answered {exchange.status}: {text}")
         return exchange
 
 
@@ -122,11 +131,11 @@ class Edge:
             async for message in _messages(self._lambda.stream(function, event)):
                 begun = True
                 await send(message)
-        except (BackendError, HandedOverFailed, BrokenStream, ValueError):
+        except (BackendError, HandedOverFailed, BrokenStream, ValueError) as failure:
             log.exception("handing over to %s failed", name)
             if begun:
                 raise
-            await _refuse(send)
+            await _refuse(send, BUSY if isinstance(failure, Throttled) else FAILED)
 
 
 async def _messages(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
@@ -160,8 +169,8 @@ async def _reply(answer: dict[str, Any], send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def _refuse(send: Send) -> None:
-    body = error(Rejection(502, INTERNAL_ERROR, "Internal error", "the gateway failed; see its log"))
+async def _refuse(send: Send, rejection: Rejection) -> None:
+    body = error(rejection)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": 502, "headers": headers})
+    await send({"type": "http.response.start", "status": rejection.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,6 +1,6 @@
 """Records in one DynamoDB table, whose PK and SK are a record's partition and sort key, verbatim.
 
-A value too large for one item is split: its head, the item under the record's own keys, holds the number of its
+A large value is split: its head, the item under the record's own keys, holds the number of its
 chunks, which lie in the partition `CHUNK#<version of the head>`. Chunks are written before their head and deleted
 after it, so that a head without its chunks means that the record has been rewritten meanwhile.
 """
@@ -19,6 +19,9 @@ from portico.stores.base import ABSENT, Conflict, Record
 from portico.stores.dynamodb_client import DynamoClient
 
 COMPRESS_OVER: Final = 4_096
+INLINE_BYTES: Final = 4_096
+"""Asking for versions is billed by what the items weigh, whatever is asked of them: heads are kept light."""
+
 CHUNK_BYTES: Final = 350_000  # an item may have 400 KB, names and keys included
 BATCH: Final = 25  # BatchWriteItem's limit
 BATCH_ATTEMPTS: Final = 8
@@ -320,7 +323,7 @@ def _encode(record: Record) -> tuple[Item, list[Item]]:
         if len(packed) < len(body):
             body = packed
             head["encoding"] = {"S": "zlib"}
-    if len(body) <= CHUNK_BYTES:
+    if len(body) <= INLINE_BYTES:
         # Not every DynamoDB takes an empty binary attribute.
         return (head | {"value": {"B": body}} if body else head), []
     parts = [body[start : start + CHUNK_BYTES] for start in range(0, len(body), CHUNK_BYTES)]

@@ -97,10 +97,9 @@ class DynamoClient:
         )
         try:
             return self._exchanged(body, headers)
-        except (http.client.HTTPException, ConnectionError):
-            self._local.connection = (
-                None  # an idle connection that the other end has closed: once more, on a new one
-            )
+        except (http.client.HTTPException, OSError):
+            # An idle connection, likely, that the other end has closed, or that was lost while Lambda stood still.
+            self._forget()
         try:
             return self._exchanged(body, headers)
         except (http.client.HTTPException, OSError) as error:

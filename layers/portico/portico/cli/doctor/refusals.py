@@ -64,7 +64,9 @@ def _api_gateway(step: str, answer: Answer) -> Finding | None:
     if answer.status == 403 and said == "Forbidden":
         text = "API Gateway or a firewall refuses (403, Forbidden)"
         return failed(
-            step, text, "check the custom domain's mapping, the resource policy, WAF rules and API keys"
+            step,
+            text,
+            "check the path (with the stage, as in /prod/mcp), the custom domain's mapping, the resource policy, WAF rules and API keys",
         )
     return None
 
