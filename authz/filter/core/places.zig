@@ -1,0 +1,45 @@
+//! Paths -> what they are for, and who may come there.
+
+const std = @import("std");
+const Allocator = std.mem.Allocator;
+const text = @import("text.zig");
+
+pub const metadata = "/.well-known/oauth-protected-resource";
+const virtual = "/mcp/v/";
+
+pub const Place = struct {
+    kind: enum { open, mcp, operators },
+    /// The virtual server that the path names.
+    server: []const u8 = "",
+};
+
+/// Whatever is not known to be something else needs what operators need. `path` is as the client sent it, with its query.
+pub fn place(a: Allocator, verb: []const u8, path: []const u8) Allocator.Error!Place {
+    const end = std.mem.findAny(u8, path, "?#") orelse path.len;
+    const found = of(verb, try text.unquote(a, path[0..end]));
+    return if (found.kind == .open and isTricky(path[0..end])) .{ .kind = .operators } else found;
+}
+
+fn of(verb: []const u8, path: []const u8) Place {
+    const asking = std.mem.eql(u8, verb, "OPTIONS");
+    if (std.mem.eql(u8, path, "/mcp")) return if (asking) .{ .kind = .open } else .{ .kind = .mcp };
+    if (std.mem.startsWith(u8, path, virtual) and path.len > virtual.len) {
+        return if (asking) .{ .kind = .open } else .{ .kind = .mcp, .server = path[virtual.len..] };
+    }
+    if (std.mem.eql(u8, path, "/health") or std.mem.eql(u8, path, metadata)) return .{ .kind = .open };
+    if (std.mem.startsWith(u8, path, metadata ++ "/")) return .{ .kind = .open };
+    return .{ .kind = .operators };
+}
+
+/// Whether somebody behind might take it for another path. Only open places need care: all others ask for a token anyway.
+fn isTricky(written: []const u8) bool {
+    if (std.mem.findAny(u8, written, "\\;") != null) return true;
+    for (tricks) |trick| if (std.ascii.findIgnoreCase(written, trick) != null) return true;
+    var segments = std.mem.splitScalar(u8, written, '/');
+    while (segments.next()) |segment| {
+        if (std.mem.eql(u8, segment, ".") or std.mem.eql(u8, segment, "..")) return true;
+    }
+    return false;
+}
+
+const tricks = [_][]const u8{ "//", "%2e", "%5c", "%25", "%3b", "%00" };
