@@ -16,8 +16,10 @@ pub const Place = struct {
 /// Whatever is not known to be something else needs what operators need. `path` is as the client sent it, with its query.
 pub fn place(a: Allocator, verb: []const u8, path: []const u8) Allocator.Error!Place {
     const end = std.mem.findAny(u8, path, "?#") orelse path.len;
-    const found = of(verb, try text.unquote(a, path[0..end]));
-    return if (found.kind == .open and isTricky(path[0..end])) .{ .kind = .operators } else found;
+    const decoded = try text.unquote(a, path[0..end]);
+    const found = of(verb, decoded);
+    const tricky = found.kind == .open and (isTricky(path[0..end]) or isTricky(decoded));
+    return if (tricky) .{ .kind = .operators } else found;
 }
 
 fn of(verb: []const u8, path: []const u8) Place {
@@ -32,14 +34,12 @@ fn of(verb: []const u8, path: []const u8) Place {
 }
 
 /// Whether somebody behind might take it for another path. Only open places need care: all others ask for a token anyway.
-fn isTricky(written: []const u8) bool {
-    if (std.mem.findAny(u8, written, "\\;") != null) return true;
-    for (tricks) |trick| if (std.ascii.findIgnoreCase(written, trick) != null) return true;
-    var segments = std.mem.splitScalar(u8, written, '/');
+fn isTricky(path: []const u8) bool {
+    for (path) |byte| if (byte < 0x20 or byte == 0x7f or byte == '\\' or byte == ';') return true;
+    for ([_][]const u8{ "//", "%2e", "%5c", "%25" }) |trick| if (std.ascii.findIgnoreCase(path, trick) != null) return true;
+    var segments = std.mem.splitScalar(u8, path, '/');
     while (segments.next()) |segment| {
         if (std.mem.eql(u8, segment, ".") or std.mem.eql(u8, segment, "..")) return true;
     }
     return false;
 }
-
-const tricks = [_][]const u8{ "//", "%2e", "%5c", "%25", "%3b", "%00" };

@@ -1,4 +1,6 @@
 //! Principal + target + rules -> verdict. Deterministic: the first rule that fits decides.
+//!
+//! What every request needs, whatever it asks for, `check` looks at before.
 
 const std = @import("std");
 const Allocator = std.mem.Allocator;
@@ -19,8 +21,6 @@ pub const Verdict = struct {
 };
 
 pub fn decide(a: Allocator, access: *const Access, principal: *const Principal, target: Target) Allocator.Error!Verdict {
-    const missing = try lacking(a, access, principal, access.required_scopes);
-    if (missing.len > 0) return .{ .allowed = false, .missing = missing };
     for (access.rules) |rule| {
         if (rule.match.annotations or !fits(rule.match, target)) continue;
         var verdict = try judged(a, access, principal, target, rule.require);
