@@ -23,6 +23,8 @@ pub const Stream = struct {
     found: ?core.asked.Found = null,
     /// The body is being waited for.
     reading: bool = false,
+    /// Of the body, as its client says.
+    announced: usize = 0,
     /// Of the body, as far as it is here.
     size: usize = 0,
     /// Nothing more is to be decided.
@@ -70,7 +72,8 @@ pub const Stream = struct {
             stream.reading = !ends and !passes;
             if (!stream.reading) stream.found = try core.asked.byHeaders(stream.arena.allocator(), &stream.headers);
         }
-        return stream.decided(false);
+        const action = try stream.decided(false);
+        return if (stream.reading) stream.read(stream.announced, false) else action;
     }
 
     /// Keeps what is needed of them, and drops what nobody may say of himself. Whether something is posted.
@@ -85,6 +88,7 @@ pub const Stream = struct {
         while (pairs.next()) |pair| {
             const name, const value = pair;
             if (std.mem.eql(u8, name, ":method")) verb = value;
+            if (std.mem.eql(u8, name, "content-length")) stream.announced = std.fmt.parseInt(u32, value, 10) catch std.math.maxInt(u32);
             if (std.mem.eql(u8, name, ":path")) path = try a.dupe(u8, value);
             if (std.ascii.eqlIgnoreCase(name, "authorization")) try tokens.append(a, try a.dupe(u8, value));
             if (std.ascii.startsWithIgnoreCase(name, "mcp-")) stream.headers.take(name, try a.dupe(u8, value));

@@ -18,8 +18,8 @@ pub fn place(a: Allocator, verb: []const u8, path: []const u8) Allocator.Error!P
     const end = std.mem.findAny(u8, path, "?#") orelse path.len;
     const decoded = try text.unquote(a, path[0..end]);
     const found = of(verb, decoded);
-    const tricky = found.kind == .open and (isTricky(path[0..end]) or isTricky(decoded));
-    return if (tricky) .{ .kind = .operators } else found;
+    if (found.kind == .operators or std.mem.eql(u8, decoded, "/mcp")) return found;
+    return if (isTricky(path[0..end]) or isTricky(decoded)) .{ .kind = .operators } else found;
 }
 
 fn of(verb: []const u8, path: []const u8) Place {
@@ -33,7 +33,7 @@ fn of(verb: []const u8, path: []const u8) Place {
     return .{ .kind = .operators };
 }
 
-/// Whether somebody behind might take it for another path. Only open places need care: all others ask for a token anyway.
+/// Whether somebody behind might take it for another path. What operators need is asked there anyway.
 fn isTricky(path: []const u8) bool {
     for (path) |byte| if (byte < 0x20 or byte == 0x7f or byte == '\\' or byte == ';') return true;
     for ([_][]const u8{ "//", "%2e", "%5c", "%25" }) |trick| if (std.ascii.findIgnoreCase(path, trick) != null) return true;
