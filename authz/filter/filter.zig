@@ -6,9 +6,8 @@ const std = @import("std");
 const core = @import("core.zig");
 const host = @import("host.zig");
 const Setup = @import("setup.zig").Setup;
-const stream_ = @import("stream.zig");
-const Action = stream_.Action;
-const Stream = stream_.Stream;
+const Action = @import("stream.zig").Action;
+const Stream = @import("stream.zig").Stream;
 
 pub const panic = std.debug.no_panic;
 
@@ -67,7 +66,7 @@ export fn proxy_on_tick(root: u32) void {
 /// A request that is unknown here is one that there was no memory for, or no configuration.
 export fn proxy_on_request_headers(id: u32, _: u32, ends: u32) Action {
     const stream = streams.get(id) orelse {
-        stream_.refuse();
+        host.refuse();
         return .wait;
     };
     const action = stream.onHeaders(ends != 0);

@@ -26,6 +26,7 @@ pub const Level = enum(u32) { info = 2, warning = 3, failure = 4 };
 pub const Header = struct { []const u8, []const u8 };
 
 const request = 0;
+const no_pairs = "\x00\x00\x00\x00";
 
 pub fn log(level: Level, comptime format: []const u8, values: anytype) void {
     var room: [256]u8 = undefined;
@@ -139,12 +140,16 @@ pub fn reply(a: Allocator, status: u32, pairs: []const Header, body: []const u8)
     _ = calls.proxy_send_local_response(status, "portico", 7, body.ptr, body.len, head.ptr, head.len, -1);
 }
 
+/// Without a reason, and without anything that takes memory.
+pub fn refuse() void {
+    _ = calls.proxy_send_local_response(503, "portico", 7, "", 0, no_pairs, no_pairs.len, -1);
+}
+
 /// Null: there is nobody to ask.
 pub fn call(a: Allocator, cluster: []const u8, pairs: []const Header, timeout: u32) Allocator.Error!?u32 {
     const head = try written(a, pairs);
     var found: u32 = 0;
-    const none = "\x00\x00\x00\x00";
-    const status = calls.proxy_http_call(cluster.ptr, cluster.len, head.ptr, head.len, "", 0, none, none.len, timeout, &found);
+    const status = calls.proxy_http_call(cluster.ptr, cluster.len, head.ptr, head.len, "", 0, no_pairs, no_pairs.len, timeout, &found);
     return if (status == 0) found else null;
 }
 

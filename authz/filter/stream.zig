@@ -169,14 +169,7 @@ pub const Stream = struct {
 
     /// There is no memory, or the host does not show what it has.
     fn failed(stream: *Stream) Action {
-        refuse();
+        host.refuse();
         return stream.ended(.wait);
     }
 };
-
-/// Without a reason, and without anything that might fail.
-pub fn refuse() void {
-    var room: [64]u8 = undefined;
-    var fixed: std.heap.FixedBufferAllocator = .init(&room);
-    host.reply(fixed.allocator(), 503, &.{}, "") catch {};
-}

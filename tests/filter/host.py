@@ -79,6 +79,7 @@ class _State:
 
 class Host:
     def __init__(self, path: Path, configuration: object, *, now: float | None = None) -> None:
+        self.path = path
         self.now = now
         """None: what the clock says."""
         self.logs: list[str] = []

@@ -1,7 +1,8 @@
 //! Who may do what, as values: what operators declare, who a request comes from, and what it asks for.
 
 const std = @import("std");
-const Member = @import("json.zig").Member;
+const Allocator = std.mem.Allocator;
+const json = @import("json.zig");
 
 pub const Texts = []const []const u8;
 
@@ -83,10 +84,27 @@ pub const Principal = struct {
     /// Sorted, and each once.
     scopes: Texts,
     /// Those that rules look at.
-    claims: []const Member,
+    claims: []const json.Member,
     /// The virtual servers that its token is for; null: the whole gateway.
     servers: ?Texts,
+
+    /// Nothing of the copy is shared.
+    pub fn copy(principal: Principal, a: Allocator) Allocator.Error!Principal {
+        return .{
+            .issuer = principal.issuer,
+            .subject = try a.dupe(u8, principal.subject),
+            .scopes = try copyTexts(principal.scopes, a),
+            .claims = try json.copyMembers(principal.claims, a),
+            .servers = if (principal.servers) |servers| try copyTexts(servers, a) else null,
+        };
+    }
 };
+
+fn copyTexts(texts: Texts, a: Allocator) Allocator.Error!Texts {
+    const found = try a.alloc([]const u8, texts.len);
+    for (texts, found) |text, *into| into.* = try a.dupe(u8, text);
+    return found;
+}
 
 pub const Kind = enum { none, tool, prompt, resource };
 

@@ -5,7 +5,6 @@
 
 const std = @import("std");
 const Allocator = std.mem.Allocator;
-const json = @import("json.zig");
 const model = @import("access.zig");
 const Sha256 = std.crypto.hash.sha2.Sha256;
 
@@ -67,7 +66,7 @@ pub const Cache = struct {
         const place = roomFor(places, digest);
         cache.drop(place);
         var arena: std.heap.ArenaAllocator = .init(cache.gpa);
-        const own = copy(arena.allocator(), principal) catch return arena.deinit();
+        const own = principal.copy(arena.allocator()) catch return arena.deinit();
         place.* = .{
             .digest = digest.*,
             .arena = arena.state,
@@ -109,21 +108,5 @@ fn roomFor(places: []?Entry, digest: *const Digest) *?Entry {
             found = place;
         };
     }
-    return found;
-}
-
-fn copy(a: Allocator, principal: model.Principal) Allocator.Error!model.Principal {
-    return .{
-        .issuer = principal.issuer,
-        .subject = try a.dupe(u8, principal.subject),
-        .scopes = try copyTexts(a, principal.scopes),
-        .claims = try json.copyMembers(principal.claims, a),
-        .servers = if (principal.servers) |servers| try copyTexts(a, servers) else null,
-    };
-}
-
-fn copyTexts(a: Allocator, texts: model.Texts) Allocator.Error!model.Texts {
-    const found = try a.alloc([]const u8, texts.len);
-    for (texts, found) |text, *into| into.* = try a.dupe(u8, text);
     return found;
 }

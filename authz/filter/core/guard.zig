@@ -38,7 +38,7 @@ pub const Guard = struct {
         guard.cache.deinit();
     }
 
-    /// `waited`: whether this request has waited for keys already. The principal is good until the next one is asked for.
+    /// `waited`: whether this request has waited for keys already.
     pub fn admit(guard: *Guard, a: Allocator, authorization: model.Texts, now: f64, waited: bool) Allocator.Error!Outcome {
         const token = jwt.bearer(authorization) catch |bad| return .{ .bad = bad };
         return guard.judged(a, token orelse return .no_token, now, waited) catch |e| switch (e) {
@@ -51,7 +51,7 @@ pub const Guard = struct {
         const digest = cache_.digestOf(text);
         if (guard.cache.find(&digest, now)) |known| {
             const principal, const generation = known;
-            if (guard.rings[principal.issuer].generation == generation) return .{ .principal = principal.* };
+            if (guard.rings[principal.issuer].generation == generation) return .{ .principal = try principal.copy(a) };
         }
         const token = try jwt.read(a, text, guard.access);
         const ring = &guard.rings[token.issuer];

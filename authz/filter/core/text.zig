@@ -135,7 +135,7 @@ fn writeCharacter(out: *std.ArrayList(u8), a: Allocator, code: u21) Allocator.Er
         '\t' => try out.appendSlice(a, "\\t"),
         0x08 => try out.appendSlice(a, "\\b"),
         0x0c => try out.appendSlice(a, "\\f"),
-        ' '...'!', '#'...'[', ']'...'~', 0x7f => try out.append(a, @intCast(code)),
+        ' '...'!', '#'...'[', ']'...'~' => try out.append(a, @intCast(code)),
         0x10000...0x10ffff => {
             try writeUnit(out, a, @intCast(0xd800 + ((code - 0x10000) >> 10)));
             try writeUnit(out, a, @intCast(0xdc00 + ((code - 0x10000) & 0x3ff)));
