@@ -6,9 +6,13 @@ const text = @import("text.zig");
 
 pub const metadata = "/.well-known/oauth-protected-resource";
 const virtual = "/mcp/v/";
+/// Pages on which users let the gateway act for them: they find out by themselves who has opened them.
+const consent = "/oauth/upstream/";
+/// What a user has let the gateway do: not open, but his.
+const given = "/oauth/upstream/tokens/";
 
 pub const Place = struct {
-    kind: enum { open, mcp, operators },
+    kind: enum { open, mcp, consent, operators },
     /// The virtual server that the path names.
     server: []const u8 = "",
 };
@@ -30,6 +34,8 @@ fn of(verb: []const u8, path: []const u8) Place {
     }
     if (std.mem.eql(u8, path, "/health") or std.mem.eql(u8, path, metadata)) return .{ .kind = .open };
     if (std.mem.startsWith(u8, path, metadata ++ "/")) return .{ .kind = .open };
+    if (std.mem.startsWith(u8, path, given)) return .{ .kind = .consent };
+    if (std.mem.startsWith(u8, path, consent)) return .{ .kind = .open };
     return .{ .kind = .operators };
 }
 
