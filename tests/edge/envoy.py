@@ -49,8 +49,9 @@ class Started(Process):
         if not admin.exists():
             return None
         found = fetch(f"http://{admin.read_text().strip()}/listeners?format=json").json()
-        addresses = [one["local_address"]["socket_address"] for one in found.get("listener_statuses", [])]
-        return next((f"127.0.0.1:{one['port_value']}" for one in addresses), None)
+        addresses = [one["local_address"] for one in found.get("listener_statuses", [])]
+        ports = (one["socket_address"]["port_value"] for one in addresses if "socket_address" in one)
+        return next((f"127.0.0.1:{port}" for port in ports), None)
 
     def __enter__(self) -> Self:
         return self
