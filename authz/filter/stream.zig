@@ -154,6 +154,7 @@ pub const Stream = struct {
 
     fn refused(stream: *Stream, refusal: core.challenge.Refusal, id: []const u8) Allocator.Error!Action {
         const a = stream.arena.allocator();
+        host.log(.info, "portico: refused with {d}: {s}", .{ refusal.status, refusal.message });
         var headers: std.ArrayList(host.Header) = .empty;
         try headers.append(a, .{ "content-type", "application/json" });
         if (refusal.challenge.len > 0) try headers.append(a, .{ "www-authenticate", refusal.challenge });
