@@ -82,6 +82,9 @@ test "floats" {
     try expect(float("1e400") == std.math.inf(f64));
     try expect(float("1e99999999999999999999") == std.math.inf(f64));
     try expect(float("1e-99999999999999999999") == 0);
+    try expect(float("1e-2147483648") == 0);
+    try expect(float("0.1e-2147483648") == 0);
+    try expect(float("1e2147483647") == std.math.inf(f64));
     try expect(float("-1E+999") == -std.math.inf(f64));
 }
 

@@ -162,6 +162,11 @@ class Host:
     def memory_bytes(self) -> int:
         return int(self._memory.data_len(self._store))
 
+    @property
+    def stack_bytes(self) -> int:
+        pointer: Any = self._exports["__stack_pointer"]
+        return int(pointer.value(self._store))
+
     # What the filter calls
 
     def _import(self, name: str) -> Callable[..., int]:

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from tests.filter.edge import declared, host_of
+from tests.filter.edge import declared, give_keys, host_of
 from tests.filter.host import GO_ON, WAIT, Host
 from tests.filter.test_keys import PING, Filter
-from tests.support.issuer import Issuer
-from tests.vectors.cases import TOKENS
+from tests.support.issuer import Issuer, part
+from tests.vectors.cases import JWKS, TOKENS
 
 GOOD = TOKENS["tokens"]["ada"]["text"]
 SAID = [(":method", "POST"), (":path", "/mcp"), ("authorization", f"Bearer {GOOD}")]
@@ -47,10 +47,28 @@ def test_without_a_way_to_the_keys_nobody_gets_in():
 
 def test_without_a_clock_nothing_is_in_time():
     host = host_of("required")
-    host.now = 0
-    assert host.ask(
-        "POST", "/mcp", [("authorization", f"Bearer {TOKENS['tokens']['ada-es']['text']}")], CALL
-    ).reply
+    host.missing = {"proxy_get_current_time_nanoseconds"}
+    token = TOKENS["tokens"]["ada-es"]["text"]
+    found = host.ask("POST", "/mcp", [("authorization", f"Bearer {token}")], CALL)
+    give_keys(host, *JWKS.values())
+    assert found.reply is not None
+    assert found.reply.message["error"]["message"] == "the token has expired"
+
+
+def test_nothing_nests_as_deep_as_the_stack_is(host):
+    """It is at the bottom of the memory: what were below it would be below zero, which is a trap and no corruption."""
+    end = host.stack_bytes
+    assert end == 262_144
+    host._write(0, b"\xaa" * (end - 4096))
+    for deep in (b"[" * 2000, b'{"a":' * 2000, b"[" * 127 + b"]" * 127):
+        token = f"{part(deep)}.{part(deep)}.{part(deep)}"
+        assert host.ask("POST", "/mcp", [("authorization", f"Bearer {token}")], deep).reply
+        host.ask("POST", "/mcp", SAID[2:], deep)
+    for name in ("ada", "ada-es"):
+        fresh = TOKENS["tokens"][name]["text"]
+        assert host.ask("POST", "/mcp", [("authorization", f"Bearer {fresh[:-8]}AAAAAAAA")], CALL).reply
+    used = end - len(host._read(0, end)) + len(host._read(0, end).lstrip(b"\xaa"))
+    assert used < end / 2
 
 
 def test_without_a_configuration_nobody_gets_in():

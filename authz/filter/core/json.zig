@@ -83,13 +83,20 @@ pub fn float(number: []const u8) f64 {
         },
         '.' => fraction = true,
         'e', 'E' => {
-            exponent +|= std.fmt.parseInt(i32, number[at + 1 ..], 10) catch if (number[at + 1] == '-') -100_000 else 100_000;
+            exponent = std.math.clamp(exponent +| written(number[at + 1 ..]), -far, far);
             break;
         },
         else => {},
     };
     const scaled = if (exponent < 0) found / power(-exponent) else found * power(exponent);
     return if (number[0] == '-') -scaled else scaled;
+}
+
+/// Further than any float reaches.
+const far = 100_000;
+
+fn written(exponent: []const u8) i32 {
+    return std.fmt.parseInt(i32, exponent, 10) catch if (exponent[0] == '-') -far else far;
 }
 
 fn power(exponent: i32) f64 {
