@@ -5,7 +5,7 @@ const Allocator = std.mem.Allocator;
 const core = @import("core.zig");
 const host = @import("host.zig");
 
-const timeout_ms = 5000;
+const timeout_ms = 10_000;
 
 pub const Setup = struct {
     arena: std.heap.ArenaAllocator,

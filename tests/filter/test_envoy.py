@@ -17,10 +17,11 @@ import wasmtime
 from authz import identity
 from authz.envoy import GATEWAY, Address, wasm_filter
 from authz.keys import RETRY_S
-from tests.attacks.scene import ALLOWED, BASE, DENIED, Scene, request
+from tests.attacks.scene import ALLOWED, BASE, DENIED, Scene
 from tests.edge.envoy import Started, manager
 from tests.edge.test_envoy import seen  # noqa: F401 - a fixture
 from tests.filter.envoy import Filtered, said_of
+from tests.interaction.test_keys import MANY, PING, at_once
 from tests.support import Client, config, echo_server, eventually, gateway
 from tests.support.exchange import fetch
 from tests.support.issuer import published
@@ -34,8 +35,6 @@ OWN_MIND = ("paths", "metadata")
 """Envoy reads paths in its own way before the filter hears of them; tests/filter/test_attacks.py tries them."""
 JOINED = ("two Authorization headers",)
 """Envoy makes one header of them, which is no token either."""
-PING = request("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}})
-MANY = 100
 
 
 @pytest.fixture(scope="module")
@@ -199,17 +198,6 @@ def test_who_asks_is_said_by_the_filter_and_by_nobody_else(seen, echo):  # noqa:
 
 def _if_ok(reply):
     return reply if reply.status == 200 else None
-
-
-def at_once(scene, kid="rs256", meanwhile=lambda: None):
-    """What so many are answered, each with a token of its own; counted."""
-    with ThreadPoolExecutor(MANY) as pool:
-        answers = pool.map(
-            lambda number: scene.post(PING, scene.issuer.token(kid, jti=f"{kid}-{number}")).status,
-            range(MANY),
-        )
-        meanwhile()
-        return Counter(answers)
 
 
 def test_cold_and_slow_everybody_waits(echo):

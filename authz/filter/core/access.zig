@@ -30,13 +30,14 @@ pub const Match = struct {
     annotations: bool = false,
 };
 
-pub const Wanted = struct { claim: []const u8, values: Texts };
+/// A claim, and the values of which it must have one; or a scope, and those that whoever has it has as well.
+pub const Listed = struct { name: []const u8, texts: Texts };
 
 pub const Require = struct {
     scopes: Texts = &.{},
     any_scope: Texts = &.{},
     roles: Texts = &.{},
-    claims: []const Wanted = &.{},
+    claims: []const Listed = &.{},
     never: bool = false,
 };
 
@@ -44,9 +45,6 @@ pub const Require = struct {
 pub const Challenge = struct { resource_metadata: ?[]const u8 = null, description: ?[]const u8 = null };
 
 pub const Rule = struct { match: Match = .{}, require: Require = .{}, challenge: Challenge = .{} };
-
-/// A scope, and those that whoever has it has as well.
-pub const Implied = struct { scope: []const u8, scopes: Texts };
 
 pub const Prefix = struct { prefix: []const u8, backend: []const u8 };
 
@@ -56,7 +54,7 @@ pub const Access = struct {
     issuers: []const Issuer,
     required_scopes: Texts = &.{},
     operator_scopes: Texts = &.{},
-    implied_scopes: []const Implied = &.{},
+    implied_scopes: []const Listed = &.{},
     roles_claim: Texts = &.{"roles"},
     rules: []const Rule = &.{},
     allowed_by_default: bool = true,
@@ -71,7 +69,7 @@ pub const Access = struct {
     pub fn isUsed(access: *const Access, claim: []const u8) bool {
         for (access.rules) |rule| {
             if (rule.require.roles.len > 0 and std.mem.eql(u8, access.roles_claim[0], claim)) return true;
-            for (rule.require.claims) |wanted| if (std.mem.eql(u8, wanted.claim, claim)) return true;
+            for (rule.require.claims) |wanted| if (std.mem.eql(u8, wanted.name, claim)) return true;
         }
         return false;
     }

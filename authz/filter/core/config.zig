@@ -44,7 +44,7 @@ fn readAccess(a: Allocator, o: *Object, prefixes: []const model.Prefix) Error!Ac
         .issuers = try o.each(a, model.Issuer, "issuers", readIssuer),
         .required_scopes = try o.texts(a, "required_scopes"),
         .operator_scopes = try o.texts(a, "operator_scopes"),
-        .implied_scopes = try readImplied(a, o),
+        .implied_scopes = try readListed(a, o, "implied_scopes"),
         .roles_claim = try o.texts(a, "roles_claim"),
         .rules = try o.each(a, model.Rule, "rules", readRule),
         .allowed_by_default = try o.choice(enum { allow, deny }, "default", .allow) == .allow,
@@ -81,11 +81,11 @@ fn readIssuer(a: Allocator, o: *Object) Error!model.Issuer {
     };
 }
 
-fn readImplied(a: Allocator, o: *Object) Error![]const model.Implied {
-    const said = try o.members("implied_scopes");
-    const found = try a.alloc(model.Implied, said.len);
+fn readListed(a: Allocator, o: *Object, name: []const u8) Error![]const model.Listed {
+    const said = try o.members(name);
+    const found = try a.alloc(model.Listed, said.len);
     for (said, found) |member, *into| {
-        into.* = .{ .scope = member.name, .scopes = try o.textsOf(a, "implied_scopes", member.value) };
+        into.* = .{ .name = member.name, .texts = try o.textsOf(a, name, member.value) };
     }
     return found;
 }
@@ -105,7 +105,7 @@ fn readRule(a: Allocator, o: *Object) Error!model.Rule {
             .scopes = try require.texts(a, "scopes"),
             .any_scope = try require.texts(a, "any_scope"),
             .roles = try require.texts(a, "roles"),
-            .claims = try readClaims(a, &require),
+            .claims = try readListed(a, &require, "claims"),
             .never = try require.flag("never"),
         },
         .challenge = .{
@@ -113,15 +113,6 @@ fn readRule(a: Allocator, o: *Object) Error!model.Rule {
             .description = try challenge.maybe("description"),
         },
     };
-}
-
-fn readClaims(a: Allocator, o: *Object) Error![]const model.Wanted {
-    const said = try o.members("claims");
-    const found = try a.alloc(model.Wanted, said.len);
-    for (said, found) |member, *into| {
-        into.* = .{ .claim = member.name, .values = try o.textsOf(a, "claims", member.value) };
-    }
-    return found;
 }
 
 /// A JSON object whose members are looked for by name; null stands for a member that is not there.

@@ -52,8 +52,8 @@ fn heldBy(a: Allocator, access: *const Access, principal: *const Principal) Allo
     var next: usize = 0;
     while (next < held.items.len) : (next += 1) {
         for (access.implied_scopes) |implied| {
-            if (!std.mem.eql(u8, implied.scope, held.items[next])) continue;
-            for (implied.scopes) |scope| if (!text.among(scope, held.items)) try held.append(a, scope);
+            if (!std.mem.eql(u8, implied.name, held.items[next])) continue;
+            for (implied.texts) |scope| if (!text.among(scope, held.items)) try held.append(a, scope);
         }
     }
     return held.items;
@@ -117,8 +117,8 @@ fn withOneOf(a: Allocator, access: *const Access, principal: *const Principal, r
 
 fn hasClaims(a: Allocator, principal: *const Principal, require: model.Require) Allocator.Error!bool {
     for (require.claims) |wanted| {
-        const said = json.find(principal.claims, wanted.claim) orelse return false;
-        if (!meet(try textsOf(a, said), wanted.values)) return false;
+        const said = json.find(principal.claims, wanted.name) orelse return false;
+        if (!meet(try textsOf(a, said), wanted.texts)) return false;
     }
     return true;
 }
