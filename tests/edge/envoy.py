@@ -32,7 +32,8 @@ class Started(Process):
     def __init__(self, said: dict[str, Any]) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="envoy-"))
         said = said | {"admin": {"address": LOOPBACK}}
-        said["static_resources"]["listeners"][0]["address"] = LOOPBACK
+        for listener in said["static_resources"]["listeners"][:1]:
+            listener["address"] = LOOPBACK
         config, admin = self.directory / "envoy.yaml", self.directory / "admin"
         config.write_text(yaml.safe_dump(said))
         command = [str(Path(sys.executable).parent / "envoy"), "-c", str(config), "--concurrency", "1"]

@@ -249,6 +249,62 @@ def test_keys_change_under_load_and_nobody_is_turned_away(echo):
         assert set(found) == {200}
 
 
+def listened_for(said, file):
+    """The listener comes from a file that Envoy watches."""
+    kind = "type.googleapis.com/envoy.config.listener.v3.Listener"
+    (listener,) = said["static_resources"].pop("listeners")
+    replaced(file, {"resources": [{"@type": kind, **listener}]})
+    source = {"path_config_source": {"path": str(file)}}
+    said["static_resources"]["listeners"] = []
+    return said | {"node": {"id": "x", "cluster": "x"}, "dynamic_resources": {"lds_config": source}}
+
+
+def replaced(file, said):
+    draft = file.with_suffix(".new")
+    draft.write_text(json.dumps(said))
+    draft.replace(file)
+
+
+def test_another_configuration_takes_over_under_load(echo, tmp_path):
+    """Nobody is let in meanwhile who may not come in, and nobody waits for ever."""
+    file = tmp_path / "listeners.json"
+    with cold(echo, change=lambda said: listened_for(said, file)) as scene:
+        token, done, found, strangers = scene.issuer.token(), threading.Event(), Counter(), Counter()
+
+        def called():
+            return scene.call26(token, {"name": ALLOWED, "arguments": {"text": "hi"}}).status
+
+        def go_on():
+            while not done.is_set():
+                found[called()] += 1
+                strangers[scene.post(PING).status] += 1
+
+        eventually(lambda: called() == 200, 20)
+        with ThreadPoolExecutor(4) as pool:
+            running = [pool.submit(go_on) for _ in range(4)]
+            try:
+                said = json.loads(file.read_text())
+                plugin = filter_of(said["resources"][0])["configuration"]
+                broken, plugin["value"] = plugin["value"], "{}"
+                replaced(file, said)
+                time.sleep(1)  # there is nothing to see of what is not taken
+                own = json.loads(broken)
+                own["access"]["rules"] = [{"match": {"tool": ALLOWED}, "require": {"never": True}}]
+                plugin["value"] = json.dumps(own)
+                replaced(file, said)
+                eventually(lambda: called() == 403, 30)
+            finally:
+                done.set()
+        assert not [one.exception() for one in running if one.exception()]
+        assert set(strangers) == {401}
+        assert set(found) <= {200, 403}
+
+
+def filter_of(listener):
+    chain = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    return chain["http_filters"][0]["typed_config"]["config"]
+
+
 TRAP = """(module
   (memory (export "memory") 1)
   (func (export "proxy_abi_version_0_2_1"))
