@@ -11,13 +11,46 @@ const calls = struct {
     extern "env" fn proxy_set_tick_period_milliseconds(period: u32) u32;
     extern "env" fn proxy_get_buffer_bytes(buffer: u32, start: usize, most: usize, data: *?[*]u8, size: *usize) u32;
     extern "env" fn proxy_get_header_map_pairs(map: u32, data: *?[*]u8, size: *usize) u32;
-    extern "env" fn proxy_replace_header_map_value(map: u32, name: [*]const u8, name_size: usize, value: [*]const u8, size: usize) u32;
+    extern "env" fn proxy_replace_header_map_value(
+        map: u32,
+        name: [*]const u8,
+        name_size: usize,
+        value: [*]const u8,
+        size: usize,
+    ) u32;
     extern "env" fn proxy_remove_header_map_value(map: u32, name: [*]const u8, size: usize) u32;
-    extern "env" fn proxy_send_local_response(status: u32, details: [*]const u8, details_size: usize, body: [*]const u8, body_size: usize, headers: [*]const u8, headers_size: usize, grpc: i32) u32;
-    extern "env" fn proxy_http_call(cluster: [*]const u8, cluster_size: usize, headers: [*]const u8, headers_size: usize, body: [*]const u8, body_size: usize, trailers: [*]const u8, trailers_size: usize, timeout: u32, call: *u32) u32;
+    extern "env" fn proxy_send_local_response(
+        status: u32,
+        details: [*]const u8,
+        details_size: usize,
+        body: [*]const u8,
+        body_size: usize,
+        headers: [*]const u8,
+        headers_size: usize,
+        grpc: i32,
+    ) u32;
+    extern "env" fn proxy_http_call(
+        cluster: [*]const u8,
+        cluster_size: usize,
+        headers: [*]const u8,
+        headers_size: usize,
+        body: [*]const u8,
+        body_size: usize,
+        trailers: [*]const u8,
+        trailers_size: usize,
+        timeout: u32,
+        call: *u32,
+    ) u32;
     extern "env" fn proxy_continue_stream(stream: u32) u32;
     extern "env" fn proxy_set_effective_context(context: u32) u32;
-    extern "env" fn proxy_call_foreign_function(name: [*]const u8, name_size: usize, data: [*]const u8, size: usize, answer: *?[*]u8, answer_size: *usize) u32;
+    extern "env" fn proxy_call_foreign_function(
+        name: [*]const u8,
+        name_size: usize,
+        data: [*]const u8,
+        size: usize,
+        answer: *?[*]u8,
+        answer_size: *usize,
+    ) u32;
 };
 
 pub const Buffer = enum(u32) { request_body = 0, call_response_body = 4, configuration = 7 };

@@ -88,7 +88,7 @@ pub const Stream = struct {
         while (pairs.next()) |pair| {
             const name, const value = pair;
             if (std.mem.eql(u8, name, ":method")) verb = value;
-            if (std.mem.eql(u8, name, "content-length")) stream.announced = std.fmt.parseInt(u32, value, 10) catch std.math.maxInt(u32);
+            if (std.mem.eql(u8, name, "content-length")) stream.announced = sizeOf(value);
             if (std.mem.eql(u8, name, ":path")) path = try a.dupe(u8, value);
             if (std.ascii.eqlIgnoreCase(name, "authorization")) try tokens.append(a, try a.dupe(u8, value));
             if (std.ascii.startsWithIgnoreCase(name, "mcp-")) stream.headers.take(name, try a.dupe(u8, value));
@@ -166,6 +166,11 @@ pub const Stream = struct {
     fn ended(stream: *Stream, action: Action) Action {
         stream.done = action;
         return action;
+    }
+
+    /// What is no number is very large.
+    fn sizeOf(value: []const u8) usize {
+        return std.fmt.parseInt(u32, value, 10) catch std.math.maxInt(u32);
     }
 
     /// There is no memory, or the host does not show what it has.

@@ -80,7 +80,10 @@ pub fn byHeaders(a: Allocator, headers: *const Headers) Allocator.Error!Found {
 pub fn byBody(a: Allocator, headers: *const Headers, body: []const u8) Allocator.Error!Found {
     if (headers.repeated) return .{ .refused = repeated };
     if (body.len == 0) return byHeaders(a, headers);
-    const message = readMessage(a, body) catch |e| return if (e == error.OutOfMemory) error.OutOfMemory else .{ .refused = unreadable };
+    const message = readMessage(a, body) catch |e| switch (e) {
+        error.OutOfMemory => return error.OutOfMemory,
+        error.BadJson => return .{ .refused = unreadable },
+    };
     const asked = message.asked orelse return .{ .asked = .{} };
     if (try lie(a, headers, asked.method, message.name)) |refused| return .{ .refused = refused };
     return .{ .asked = asked };

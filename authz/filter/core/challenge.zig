@@ -58,7 +58,10 @@ pub fn forbidden(a: Allocator, access: *const Access, verdict: policy.Verdict, a
         try metadataAt(a, access, about);
     const description = verdict.challenge.description;
     const insufficient: Said = .{ "error", "insufficient_scope" };
-    const said: []const Said = if (description) |words| &.{ insufficient, .{ "error_description", words } } else &.{insufficient};
+    const said: []const Said = if (description) |words|
+        &.{ insufficient, .{ "error_description", words } }
+    else
+        &.{insufficient};
     return .{
         .status = 403,
         .message = description orelse "MCP Access denied: Insufficient permissions.",

@@ -15,13 +15,25 @@ const Principal = model.Principal;
 const Refusal = challenge.Refusal;
 
 /// Why somebody is not known. Whether there is such a tool, it does not tell.
-pub fn notAdmitted(a: Allocator, access: *const Access, why: ?jwt.Bad, place: Place, asked: asked_.Asked) Allocator.Error!Refusal {
+pub fn notAdmitted(
+    a: Allocator,
+    access: *const Access,
+    why: ?jwt.Bad,
+    place: Place,
+    asked: asked_.Asked,
+) Allocator.Error!Refusal {
     const about: challenge.About = .{ .server = place.server, .tool = asked.tool() };
     return if (why) |bad| challenge.badToken(a, access, bad, about) else challenge.noToken(a, access, about);
 }
 
 /// `found`: null where nobody asks for anything that would be judged.
-pub fn refusal(a: Allocator, access: *const Access, principal: *const Principal, place: Place, found: ?asked_.Found) Allocator.Error!?Refusal {
+pub fn refusal(
+    a: Allocator,
+    access: *const Access,
+    principal: *const Principal,
+    place: Place,
+    found: ?asked_.Found,
+) Allocator.Error!?Refusal {
     if (try entering(a, access, principal, place)) |refused| return refused;
     return switch (found orelse return null) {
         .refused => |refused| refused,
@@ -43,7 +55,13 @@ fn entering(a: Allocator, access: *const Access, principal: *const Principal, pl
     return try challenge.forbidden(a, access, .{ .allowed = false, .missing = missing }, about);
 }
 
-fn asking(a: Allocator, access: *const Access, principal: *const Principal, place: Place, asked: asked_.Asked) Allocator.Error!?Refusal {
+fn asking(
+    a: Allocator,
+    access: *const Access,
+    principal: *const Principal,
+    place: Place,
+    asked: asked_.Asked,
+) Allocator.Error!?Refusal {
     if (place.kind != .mcp or asked.method.len == 0) return null;
     const target = try naming.judgeable(a, access, asked.method, asked.name) orelse return null;
     const verdict = try policy.decide(a, access, principal, target);

@@ -8,7 +8,16 @@ const certificates = std.crypto.Certificate.rsa;
 
 pub const panic = std.debug.no_panic;
 
-pub export fn portico_rsa(n: [*]const u8, n_size: usize, e: [*]const u8, e_size: usize, signed: [*]const u8, size: usize, signature: [*]const u8, signature_size: usize) bool {
+pub export fn portico_rsa(
+    n: [*]const u8,
+    n_size: usize,
+    e: [*]const u8,
+    e_size: usize,
+    signed: [*]const u8,
+    size: usize,
+    signature: [*]const u8,
+    signature_size: usize,
+) bool {
     if (signature_size != n_size) return false;
     const public = certificates.PublicKey.fromBytes(e[0..e_size], n[0..n_size]) catch return false;
     switch (signature_size) {

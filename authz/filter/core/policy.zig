@@ -99,7 +99,13 @@ pub fn glob(pattern: []const u8, name: []const u8) bool {
     }
 }
 
-fn judged(a: Allocator, access: *const Access, principal: *const Principal, target: Target, require: model.Require) Allocator.Error!Verdict {
+fn judged(
+    a: Allocator,
+    access: *const Access,
+    principal: *const Principal,
+    target: Target,
+    require: model.Require,
+) Allocator.Error!Verdict {
     if (require.never) return .{ .allowed = false };
     if (!try hasClaims(a, principal, require)) return .{ .allowed = false };
     if (!try hasRole(a, access, principal, target, require)) return .{ .allowed = false };
@@ -123,7 +129,13 @@ fn hasClaims(a: Allocator, principal: *const Principal, require: model.Require) 
     return true;
 }
 
-fn hasRole(a: Allocator, access: *const Access, principal: *const Principal, target: Target, require: model.Require) Allocator.Error!bool {
+fn hasRole(
+    a: Allocator,
+    access: *const Access,
+    principal: *const Principal,
+    target: Target,
+    require: model.Require,
+) Allocator.Error!bool {
     if (require.roles.len == 0) return true;
     var found: json.Value = .{ .object = principal.claims };
     for (access.roles_claim) |step| {
@@ -142,7 +154,8 @@ fn meet(one: Texts, other: Texts) bool {
 
 /// In one go: what a name contains is not filled in again.
 fn filled(a: Allocator, role: []const u8, target: Target) Allocator.Error![]const u8 {
-    const values = .{ .{ "{tool}", target.upstream_name }, .{ "{prompt}", target.upstream_name }, .{ "{backend}", target.backend } };
+    const own = target.upstream_name;
+    const values = .{ .{ "{tool}", own }, .{ "{prompt}", own }, .{ "{backend}", target.backend } };
     var found: std.ArrayList(u8) = .empty;
     var at: usize = 0;
     next: while (at < role.len) {

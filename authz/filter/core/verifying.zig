@@ -4,7 +4,16 @@
 const builtin = @import("builtin");
 
 const linked = struct {
-    extern fn portico_rsa(n: [*]const u8, n_size: usize, e: [*]const u8, e_size: usize, signed: [*]const u8, size: usize, signature: [*]const u8, signature_size: usize) bool;
+    extern fn portico_rsa(
+        n: [*]const u8,
+        n_size: usize,
+        e: [*]const u8,
+        e_size: usize,
+        signed: [*]const u8,
+        size: usize,
+        signature: [*]const u8,
+        signature_size: usize,
+    ) bool;
     extern fn portico_p256(point: *const [65]u8, signed: [*]const u8, size: usize, signature: *const [64]u8) bool;
     extern fn portico_is_p256(point: *const [65]u8) bool;
     extern fn portico_ed25519(key: *const [32]u8, signed: [*]const u8, size: usize, signature: *const [64]u8) bool;
