@@ -35,7 +35,7 @@ pub const Headers = struct {
     version: ?[]const u8 = null,
     repeated: bool = false,
 
-    /// Whether it is one of them.
+    /// If it is one of them.
     pub fn take(headers: *Headers, name: []const u8, value: []const u8) void {
         const place = if (std.ascii.eqlIgnoreCase(name, "mcp-method"))
             &headers.method
