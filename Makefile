@@ -10,7 +10,7 @@ ARCH   ?= arm64
 NOT_DEPLOYED := $(patsubst %,--ignore=tests/interaction/test_%.py,attacks audit consent_page credentials dev_auth keys login oauth_clients tool_metadata user_credentials)
 HERE   := $(subst aarch64,arm64,$(shell uname -m))
 
-.PHONY: serve test lint format mutants bench conformance matrix layer lambda deploy-check coldstart lock clean
+.PHONY: serve test lint format mutants bench conformance matrix layer lambda filter fuzz deploy-check coldstart lock clean
 
 serve: $(VENV)/.ready
 	$(BIN)/python -m examples.demo --config $(CONFIG) --port $(PORT)
@@ -24,10 +24,12 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m ziglang fmt --check authz/filter tests/filter
 
 format: $(VENV)/.ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python -m ziglang fmt authz/filter tests/filter
 
 # One thing after the other is changed in authz/policy.py: the vectors must notice each.
 mutants: $(VENV)/.ready
@@ -51,6 +53,19 @@ lambda: $(LAMBDA)/.ready
 layer: $(LAMBDA)/.ready
 	PATH="$(abspath $(LAMBDA)/bin):$$PATH" $(MAKE) --no-print-directory -f layers/portico/Makefile \
 	  build-PorticoLayer$(if $(filter arm64,$(ARCH)),Arm64,X86) ARTIFACTS_DIR="$(abspath .cache/layer/$(ARCH))"
+
+# Twice, from nothing: the same sources must give the same bytes.
+filter: $(VENV)/.ready
+	rm -rf .cache/filter/once .cache/filter/again
+	$(MAKE) --no-print-directory -C authz/filter OUT=$(abspath .cache/filter/once)
+	$(MAKE) --no-print-directory -C authz/filter OUT=$(abspath .cache/filter/again)
+	cmp .cache/filter/once/portico.wasm .cache/filter/again/portico.wasm
+	cp .cache/filter/once/portico.wasm .cache/filter/portico.wasm
+	@$(BIN)/python -c 'import hashlib, pathlib; made = pathlib.Path(".cache/filter/portico.wasm").read_bytes(); \
+	  print(f"{len(made)} bytes, sha256 {hashlib.sha256(made).hexdigest()}"); assert len(made) <= 300_000, "too large"'
+
+fuzz: $(VENV)/.ready
+	$(BIN)/python -m tests.filter.fuzz $(ARGS)
 
 # `sam validate` overlooks references to nothing and circles: the translation is looked at, too.
 deploy-check: $(LAMBDA)/.ready

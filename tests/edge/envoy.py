@@ -1,4 +1,4 @@
-"""Envoy itself, with examples/envoy.yaml, in front of whatever a test has."""
+"""Envoy itself, in front of whatever a test has: with examples/envoy.yaml, or with what else a test wants."""
 
 import re
 import shutil
@@ -26,16 +26,14 @@ def manager(said: dict[str, Any]) -> dict[str, Any]:
     return said["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
 
 
-class Envoy(Process):
-    """`portico` and `authz` are where those are; it listens where there is room."""
+class Started(Process):
+    """With this configuration, but that it listens where there is room."""
 
-    def __init__(self, portico: str, authz: str) -> None:
+    def __init__(self, said: dict[str, Any]) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="envoy-"))
-        said = example() | {"admin": {"address": LOOPBACK}}
-        said["static_resources"]["listeners"][0]["address"] = LOOPBACK
-        for cluster, url in zip(said["static_resources"]["clusters"], (portico, authz), strict=True):
-            endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
-            endpoint["address"]["socket_address"]["port_value"] = urlsplit(url).port
+        said = said | {"admin": {"address": LOOPBACK}}
+        for listener in said["static_resources"]["listeners"][:1]:
+            listener["address"] = LOOPBACK
         config, admin = self.directory / "envoy.yaml", self.directory / "admin"
         config.write_text(yaml.safe_dump(said))
         command = [str(Path(sys.executable).parent / "envoy"), "-c", str(config), "--concurrency", "1"]
@@ -52,8 +50,9 @@ class Envoy(Process):
         if not admin.exists():
             return None
         found = fetch(f"http://{admin.read_text().strip()}/listeners?format=json").json()
-        addresses = [one["local_address"]["socket_address"] for one in found.get("listener_statuses", [])]
-        return next((f"127.0.0.1:{one['port_value']}" for one in addresses), None)
+        addresses = [one["local_address"] for one in found.get("listener_statuses", [])]
+        ports = (one["socket_address"]["port_value"] for one in addresses if "socket_address" in one)
+        return next((f"127.0.0.1:{port}" for port in ports), None)
 
     def __enter__(self) -> Self:
         return self
@@ -61,3 +60,14 @@ class Envoy(Process):
     def close(self) -> None:
         super().close()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Envoy(Started):
+    """The example; `portico` and `authz` are where those are."""
+
+    def __init__(self, portico: str, authz: str) -> None:
+        said = example()
+        for cluster, url in zip(said["static_resources"]["clusters"], (portico, authz), strict=True):
+            endpoint = cluster["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+            endpoint["address"]["socket_address"]["port_value"] = urlsplit(url).port
+        super().__init__(said)

@@ -40,7 +40,12 @@ def server(authorization):
 
 @pytest.fixture(scope="module")
 def portico(authorization, server):
-    declared = config(
+    with gateway(declared(authorization, server)) as process:
+        yield process
+
+
+def declared(authorization, server):
+    return config(
         ("one", server.url, {"prefix": "prefix_", "hostname": HOST}),
         gateway={"public_url": BASE},
         auth={
@@ -51,8 +56,6 @@ def portico(authorization, server):
         },
         policies=[{"match": {"backend": "one", "tool": TOOL}, "require": {"scopes": ["tool:echo"]}}],
     )
-    with gateway(declared) as process:
-        yield process
 
 
 def post(portico, method, params, token=None, session=None):

@@ -10,7 +10,7 @@ from typing import Any
 
 from portico import __version__
 from portico.assembly import check_references
-from portico.cli import devauth, doctor, login, operators
+from portico.cli import devauth, doctor, envoy, login, operators
 from portico.cli.client import Caller, CallFailed
 from portico.cli.doctor.reading import is_web_address
 from portico.cli.login.asking import LoginFailed
@@ -91,6 +91,11 @@ def _parser() -> argparse.ArgumentParser:
     authz.add_argument(
         "--log-format", choices=("text", "json"), default="text", help="how lines look (default: text)"
     )
+    front = _command(
+        commands, "envoy", "write a configuration of Envoy, with the filter in front", envoy.write
+    )
+    _add_config(front, "--config", default=CONFIG)
+    envoy.add(front)
     check = _command(commands, "check", "validate a configuration, without running it", _check)
     _add_config(check, "file", nargs="?")
     _add_config(check, "--config")
