@@ -356,6 +356,23 @@ def test_where_nobody_is_asked_who_he_is_this_machines_user_signs_in(server, bac
         assert len(server.seen("/authorize")) == 1
 
 
+@pytest.mark.parametrize(
+    ("asked_for", "status"),
+    [
+        ("start?" + "&".join(f"a{number}=1" for number in range(30)), 400),
+        ("callback?" + "&".join(f"a{number}=1" for number in range(30)), 400),
+        ("start?id=" + 5000 * "a", 404),
+        ("start?id=%00", 404),
+        ("start", 404),
+        ("callback?state=%ED%A0%80&code=1", 403),
+    ],
+)
+def test_an_address_that_nobody_was_given_leads_nowhere_and_breaks_nothing(portico, asked_for, status):
+    """G1.82: whoever asks has not said who he is."""
+    assert fetch(f"{portico.base}/oauth/upstream/{asked_for}").status == status
+    assert "Traceback" not in portico.stderr()
+
+
 def test_a_token_never_goes_to_another_place_than_it_was_given_for(server, backend):
     """G1.82: a backend that is declared anew under the same name is another one"""
     with gateway(declared(server, backend)) as process, guarded_server(server.issuer) as other:
