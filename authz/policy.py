@@ -1,5 +1,6 @@
 """Principal + target + rules -> Verdict. Pure and deterministic: the first rule that fits decides.
 
+Where nobody knows a tool's annotations, a rule about them counts if it refuses, and not if it allows.
 What every request needs, whatever it asks for, `check` looks at before.
 """
 
@@ -18,7 +19,8 @@ def decide(access: Access, principal: Principal, target: Target) -> Verdict:
     for number, rule in enumerate(access.rules):
         if fits(rule.match, target):
             verdict = _judged(access, principal, target, rule, f"policies[{number}]")
-            return replace(verdict, challenge=rule.challenge)
+            if not (verdict.allowed and rule.match.annotations and target.annotations is None):
+                return replace(verdict, challenge=rule.challenge)
     if access.default == "allow" or not target.kind:
         return ALLOWED
     return Verdict(allowed=False, reason="no rule fits, and the default is to deny")
@@ -52,12 +54,13 @@ def fits(match: Match, target: Target) -> bool:
         return False
     if match.method is not None and not glob(match.method).fullmatch(target.method):
         return False
-    return all(target.annotations.get(name) is wanted for name, wanted in match.annotations)
+    known = target.annotations
+    return known is None or all(known.get(name) is wanted for name, wanted in match.annotations)
 
 
 def depends_on_annotations(access: Access, target: Target) -> bool:
     """Whether who does not know the target's annotations can not tell which rule decides."""
-    fitting = (rule for rule in access.rules if fits(replace(rule.match, annotations=()), target))
+    fitting = (rule for rule in access.rules if fits(rule.match, replace(target, annotations=None)))
     return bool(next(fitting, Rule()).match.annotations)
 
 
