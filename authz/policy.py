@@ -11,11 +11,18 @@ from functools import lru_cache
 from typing import Any, Final
 
 from authz.model import Access, Match, Principal, Require, Rule, Target, Verdict
+from authz.resources import meant
 
 ALLOWED: Final = Verdict(allowed=True, reason="no rule fits")
 
 
 def decide(access: Access, principal: Principal, target: Target) -> Verdict:
+    """A resource may be asked for in many ways of writing: as it is written, and as it may be meant, it must be allowed."""
+    verdict, other = _decided(access, principal, target), meant(target)
+    return _decided(access, principal, other) if verdict.allowed and other else verdict
+
+
+def _decided(access: Access, principal: Principal, target: Target) -> Verdict:
     for number, rule in enumerate(access.rules):
         if fits(rule.match, target):
             verdict = _judged(access, principal, target, rule, f"policies[{number}]")
