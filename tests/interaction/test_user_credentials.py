@@ -227,6 +227,19 @@ def test_when_a_token_dies_the_user_is_asked_again(portico, server):
     assert went(client.call("g_echo", {"text": "hi"}))
 
 
+@pytest.mark.parametrize("fault", [{"fail": 401, "error": "invalid_client"}, {"fail": 403, "error": ""}])
+def test_a_refusal_that_is_not_about_the_token_takes_it_from_nobody(portico, server, fault):
+    """G1.82: a secret that is wrong for an hour would have every user sign in again."""
+    client = client_of(portico, server)
+    server.set(expires_in=5)
+    Browser(portico, PUBLIC).consent(asked(client))
+    server.set(**fault)
+    answer = client.call("g_echo", {"text": "hi"})
+    assert (answer.status, answer.error["data"]["authorizationServer"]) == (502, server.issuer)
+    server.set(fail=0, expires_in=3600)
+    assert went(client.call("g_echo", {"text": "hi"}))
+
+
 def test_an_outage_of_the_server_while_a_token_has_to_be_refreshed_is_told_of(portico, server):
     """G1.82"""
     client = client_of(portico, server)
