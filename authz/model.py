@@ -164,7 +164,8 @@ class Target:
     name: str = ""
     """As exposed; a resource's is its address."""
     upstream_name: str = ""
-    annotations: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, Any] | None = field(default_factory=dict)
+    """None: nobody knows them here."""
 
 
 @dataclass(frozen=True, slots=True)

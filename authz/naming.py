@@ -20,8 +20,8 @@ Named = Callable[[str, str], Target | None]
 def by_prefix(prefixes: Mapping[str, str], method: str, name: str) -> Target | None:
     """`prefixes` to backends; the longest that fits names one. Whether it has that tool is another question."""
     kind = KINDS.get(method)
-    if kind == "tool" and " " in name:
-        name = "_".join(name.split())  # as the gateway reads names with spaces
+    if kind == "tool":
+        name = "_".join(name.split())  # as the gateway reads names with spaces, of whichever kind
     fitting = [prefix for prefix in prefixes if prefix and name.startswith(prefix) and name != prefix]
     if kind is None or not fitting:
         return None

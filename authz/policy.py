@@ -1,5 +1,6 @@
 """Principal + target + rules -> Verdict. Pure and deterministic: the first rule that fits decides.
 
+Where nobody knows a tool's annotations, a rule about them counts if it refuses, and not if it allows.
 What every request needs, whatever it asks for, `check` looks at before.
 """
 
@@ -10,15 +11,23 @@ from functools import lru_cache
 from typing import Any, Final
 
 from authz.model import Access, Match, Principal, Require, Rule, Target, Verdict
+from authz.resources import meant
 
 ALLOWED: Final = Verdict(allowed=True, reason="no rule fits")
 
 
 def decide(access: Access, principal: Principal, target: Target) -> Verdict:
+    """A resource may be asked for in many ways of writing: as it is written, and as it may be meant, it must be allowed."""
+    verdict, other = _decided(access, principal, target), meant(target)
+    return _decided(access, principal, other) if verdict.allowed and other else verdict
+
+
+def _decided(access: Access, principal: Principal, target: Target) -> Verdict:
     for number, rule in enumerate(access.rules):
         if fits(rule.match, target):
             verdict = _judged(access, principal, target, rule, f"policies[{number}]")
-            return replace(verdict, challenge=rule.challenge)
+            if not (verdict.allowed and rule.match.annotations and target.annotations is None):
+                return replace(verdict, challenge=rule.challenge)
     if access.default == "allow" or not target.kind:
         return ALLOWED
     return Verdict(allowed=False, reason="no rule fits, and the default is to deny")
@@ -52,20 +61,26 @@ def fits(match: Match, target: Target) -> bool:
         return False
     if match.method is not None and not glob(match.method).fullmatch(target.method):
         return False
-    return all(target.annotations.get(name) is wanted for name, wanted in match.annotations)
+    known = target.annotations
+    return known is None or all(known.get(name) is wanted for name, wanted in match.annotations)
 
 
 def depends_on_annotations(access: Access, target: Target) -> bool:
     """Whether who does not know the target's annotations can not tell which rule decides."""
-    fitting = (rule for rule in access.rules if fits(replace(rule.match, annotations=()), target))
+    fitting = (rule for rule in access.rules if fits(rule.match, replace(target, annotations=None)))
     return bool(next(fitting, Rule()).match.annotations)
 
 
 @lru_cache(maxsize=1024)
 def glob(pattern: str) -> re.Pattern[str]:
-    """`*` is any text, `?` any one character, all else itself."""
-    parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(c) or re.escape(c) for c in re.sub(r"\*+", "*", pattern)), re.DOTALL)
+    """`*` is any text, `?` any one character, all else itself.
+
+    What stands between two `*` is found where it first is and never looked for again (an atomic group): clients choose
+    the names, and none may be slow to judge.
+    """
+    first, *others = ("".join("." if c == "?" else re.escape(c) for c in part) for part in pattern.split("*"))
+    between = "".join(f"(?>.*?{part})" for part in others[:-1])
+    return re.compile(first + between + "".join(f".*{part}" for part in others[-1:]), re.DOTALL)
 
 
 def _judged(access: Access, principal: Principal, target: Target, rule: Rule, where: str) -> Verdict:

@@ -104,7 +104,7 @@ def _servers(token: Token, access: Access) -> frozenset[str] | None:
     if named & set(audience):
         return None
     below = f"{access.resource}/v/"
-    servers = frozenset(unquote(one.removeprefix(below)) for one in named if one.startswith(below))
+    servers = frozenset(unquote(one.removeprefix(below)) for one in named if one.startswith(below)) - {""}
     if not servers or access.resource not in audience:
         raise BadToken(FOR_ANOTHER)
     return servers

@@ -54,6 +54,14 @@ def test_a_good_token_gives_the_principal(kid):
     assert (found.issuer, found.subject, found.scopes) == (ISSUER.url, "ada", {"a", "b"})
 
 
+@pytest.mark.parametrize("audience", [f"{RESOURCE}/v/", [f"{RESOURCE}/v/", "https://other.example.com"]])
+def test_a_token_for_a_virtual_server_without_a_name_is_for_nobody(audience):
+    """G1.67: and not for the gateway, whose path names no virtual server either."""
+    found = admitted(ISSUER.token(aud=audience))
+    assert isinstance(found, Refusal)
+    assert found.status == 401
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_token_is_refused_and_nothing_of_it_is_repeated(name):
     """G1.67"""

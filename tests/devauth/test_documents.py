@@ -1,11 +1,15 @@
 """Clients that publish what they say about themselves, and what this server will not fetch for them."""
 
 import asyncio
+import contextlib
 import re
 import socket
+import threading
+import time
 
 import pytest
 
+from portico.devauth import documents as documents_module
 from portico.devauth.documents import Documents, address
 from portico.devauth.model import OAuthError
 from tests.support.client_documents import REDIRECT, client_documents
@@ -185,3 +189,26 @@ def test_a_name_that_is_unknown_is_refused():
         address("app.example.com", 443, unknown)
     with pytest.raises(OAuthError, match="private network"):
         address("app.example.com", 443, resolving())
+
+
+def test_a_place_that_never_ends_its_answer_keeps_no_thread(monkeypatch, find):
+    """Any page can send a browser here with such an address, and threads are few."""
+    monkeypatch.setattr(documents_module, "SECONDS", 0.2)
+    ended = threading.Event()
+
+    def feed(listening):
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not ended.wait(0.05):
+                connection.sendall(b"x-more: 1\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=feed, args=(listening,), daemon=True).start()
+        try:
+            began = time.monotonic()
+            # asyncio.run waits for its threads
+            assert "in time" in find.refused(f"http://127.0.0.1:{listening.getsockname()[1]}/client")
+            assert time.monotonic() - began < 4
+        finally:
+            ended.set()

@@ -163,3 +163,27 @@ def test_operators_need_the_operators_scope(portico, issuer):
         token = issuer.token(scope="portico:operate")
         assert fetch(f"{portico.base}{path}", headers={"authorization": f"Bearer {token}"}).status == 200
     assert fetch(f"{portico.base}/health").status == 200
+
+
+def test_a_rule_about_annotations_holds_for_tools_whose_annotations_only_their_user_knows(issuer, echo):
+    """G1.59, G1.74: else a list of one's own would be a way around it."""
+    declared = config(
+        ("mine", echo.url, {"user_specific_list": True}),
+        gateway={"public_url": BASE},
+        auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
+        policies=[
+            {"match": {"annotations": {"destructiveHint": True}}, "require": {"scopes": ["tool:destroy"]}}
+        ],
+    )
+    with gateway(declared) as process:
+        for scope, goes in (("mcp:use", False), ("tool:destroy", True)):
+            token = issuer.token(scope=scope)
+            session = begun(process, token)
+            listed = ask(process, "tools/list", token=token, session=session).json()["result"]["tools"]
+            assert ("mine_destructive" in [tool["name"] for tool in listed]) is goes
+            before = len(echo.seen("tools/call"))
+            call = {"name": "mine_destructive", "arguments": {}}
+            answer = ask(process, "tools/call", call, token=token, session=session)
+            assert answer.status == (200 if goes else 403)
+            assert goes or answer.json()["error"]["data"]["scopes"] == ["tool:destroy"]
+            assert len(echo.seen("tools/call")) == before + goes

@@ -46,6 +46,29 @@ def at_once(scene, kid="rs256", meanwhile=lambda: None):
         return Counter(answers)
 
 
+def test_a_change_of_the_rules_forgets_no_key_of_the_same_issuers(echo):
+    """G1.72: else a change during an outage would lock everybody out."""
+    with published(f"{BASE}/mcp") as issuer:
+
+        def declared(*policies):
+            return config(
+                ("s1", echo.url, {}),
+                gateway={"public_url": BASE},
+                auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
+                policies=list(policies),
+            )
+
+        with gateway(declared()) as portico:
+            scene = Scene(portico.base, issuer, (echo,), issuer)
+            token = issuer.token()
+            call = {"name": "s1_destructive", "arguments": {}}
+            assert scene.call(token, call).status == 200
+            issuer.down = True
+            portico.write(declared({"match": {"tool": "s1_destructive"}, "require": {"scopes": ["destroy"]}}))
+            eventually(lambda: scene.call(token, call).status == 403)
+            assert scene.post(PING, token).status == 200
+
+
 def fetches(scene):
     return scene.issuer.asked.count("/jwks")
 

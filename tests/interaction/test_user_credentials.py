@@ -227,6 +227,19 @@ def test_when_a_token_dies_the_user_is_asked_again(portico, server):
     assert went(client.call("g_echo", {"text": "hi"}))
 
 
+@pytest.mark.parametrize("fault", [{"fail": 401, "error": "invalid_client"}, {"fail": 403, "error": ""}])
+def test_a_refusal_that_is_not_about_the_token_takes_it_from_nobody(portico, server, fault):
+    """G1.82: a secret that is wrong for an hour would have every user sign in again."""
+    client = client_of(portico, server)
+    server.set(expires_in=5)
+    Browser(portico, PUBLIC).consent(asked(client))
+    server.set(**fault)
+    answer = client.call("g_echo", {"text": "hi"})
+    assert (answer.status, answer.error["data"]["authorizationServer"]) == (502, server.issuer)
+    server.set(fail=0, expires_in=3600)
+    assert went(client.call("g_echo", {"text": "hi"}))
+
+
 def test_an_outage_of_the_server_while_a_token_has_to_be_refreshed_is_told_of(portico, server):
     """G1.82"""
     client = client_of(portico, server)
@@ -354,6 +367,23 @@ def test_where_nobody_is_asked_who_he_is_this_machines_user_signs_in(server, bac
         assert Browser(process, PUBLIC).consent(asked(client)).status == 200
         assert went(client.call("g_echo", {"text": "hi"}))
         assert len(server.seen("/authorize")) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "status"),
+    [
+        ("start?" + "&".join(f"a{number}=1" for number in range(30)), 400),
+        ("callback?" + "&".join(f"a{number}=1" for number in range(30)), 400),
+        ("start?id=" + 5000 * "a", 404),
+        ("start?id=%00", 404),
+        ("start", 404),
+        ("callback?state=%ED%A0%80&code=1", 403),
+    ],
+)
+def test_an_address_that_nobody_was_given_leads_nowhere_and_breaks_nothing(portico, asked_for, status):
+    """G1.82: whoever asks has not said who he is."""
+    assert fetch(f"{portico.base}/oauth/upstream/{asked_for}").status == status
+    assert "Traceback" not in portico.stderr()
 
 
 def test_a_token_never_goes_to_another_place_than_it_was_given_for(server, backend):

@@ -91,6 +91,7 @@ def config(name: str, urls: dict[str, str] | None = None, keys_at: str = "") -> 
             "kind": "remote",
             "url": (urls or {}).get(backend, "http://127.0.0.1:9/mcp"),
             "prefix": about["prefix"],
+            "user_specific_list": about.get("user_specific_list", False),
         }
         for backend, about in BACKENDS.items()
     }

@@ -63,6 +63,7 @@ def catalogue() -> Catalogue:
             [{"name": prompt} for prompt in about["prompts"]],
             [{"uri": uri, "name": uri} for uri in about["resources"]],
             [{"uriTemplate": uri, "name": uri} for uri in about["templates"]],
+            personal=about.get("user_specific_list", False),
         )
         for name, about in BACKENDS.items()
     )

@@ -25,9 +25,14 @@ LOOK_S: Final = 2.0
 
 
 class ByToken:
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, keys: Keys | None = None) -> None:
         self.access = access
-        self._guard = Guard(access)
+        self._keys = keys or Keys()
+        self._guard = Guard(access, self._keys)
+
+    def under(self, access: Access) -> "ByToken":
+        """By other rules. Keys of the same issuers stay known: who changes a rule may do so while none can be had."""
+        return ByToken(access, self._keys if access.issuers == self.access.issuers else None)
 
     async def admit(self, client: Client) -> Principal | Refusal:
         found = await self._guard.admit(_sent(client), client.place.server)

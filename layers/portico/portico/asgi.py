@@ -121,19 +121,24 @@ class Endpoint:
         await client.reply(call.watched(answer(refused, client.asked)))
 
     async def _admitted(self, client: Client, path: str) -> None:
-        broker = self._broker
         if client.place.kind == "mcp":
             await self._mcp(client)
         elif client.place.kind == "consent":
             client.note()
-            await client.reply(await consent(client, path, broker.credentials, broker.registry.gateway))
+            await client.reply(await self._guarded(self._consent, client))
         elif path.startswith(METADATA):
-            now, registry = broker.publication.current, broker.registry
-            own = described(path, registry, now)
-            await client.reply(await preferred(path, own, registry, now, broker.credentials))
+            await client.reply(await self._guarded(self._metadata, client))
         else:
             client.note()
             await self._other(client, path)
+
+    async def _consent(self, client: Client) -> Reply:
+        broker = self._broker
+        return await consent(client, client.scope["path"], broker.credentials, broker.registry.gateway)
+
+    async def _metadata(self, client: Client) -> Reply:
+        path, now, registry = client.scope["path"], self._broker.publication.current, self._broker.registry
+        return await preferred(path, described(path, registry, now), registry, now, self._broker.credentials)
 
     async def _control(self, client: Client) -> None:
         """Who may declare backends may send credentials anywhere: without authentication, nobody but this machine."""

@@ -185,7 +185,9 @@ class Portico:
         if self._behind_authorizer:
             return admission.ByAuthorizer(access)
         own = self._endpoint.issuing
-        return admission.ByOwnToken(access, own) if own else admission.ByToken(access)
+        if own:
+            return admission.ByOwnToken(access, own)
+        return now.under(access) if isinstance(now, admission.ByToken) else admission.ByToken(access)
 
     # Where nothing runs between requests
 

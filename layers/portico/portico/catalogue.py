@@ -68,7 +68,8 @@ class Listing:
 class Entry:
     backend: str
     upstream_name: str
-    annotations: Mapping[str, Any]
+    annotations: Mapping[str, Any] | None
+    """None: its user knows them, and nobody else."""
     mirrors: Mirrors = ()
     """Arguments that a modern client repeats in headers."""
 
@@ -111,7 +112,7 @@ class Catalogue:
         if not fitting or not self.shows(listing, name):
             return None
         prefix = max(fitting, key=len)
-        entry = Entry(self.personal[prefix], name[len(prefix) :], {})
+        entry = Entry(self.personal[prefix], name[len(prefix) :], None if listing == "tools" else {})
         return entry if self.allows is None or self.allows(named_target(listing, name, entry)) else None
 
     def shows(self, listing: str, name: str) -> bool:

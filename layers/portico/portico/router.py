@@ -185,7 +185,7 @@ def _name_headers(kind: NameKind, entry: Entry) -> dict[str, str]:
     }
 
 
-def annotation_hints(annotations: Mapping[str, Any]) -> str:
+def annotation_hints(annotations: Mapping[str, Any] | None) -> str:
     if not annotations:
         return NO_HINTS
 

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,8 @@ START: Final = "/oauth/upstream/start"
 PENDING_S: Final = 900.0
 _CONSENT: Final = "CONSENT"
 _STATE: Final = "CONSENTSTATE"
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{32}")
+"""Whatever else is asked for, the store need not be, which may not take it as a key."""
 
 Told = Callable[[str, str], Awaitable[None]]
 """Session and elicitation: its client may want to know that it is over."""
@@ -100,7 +103,7 @@ class Consents:
         return UserNeeded(id_, url, consent.backend)
 
     async def find(self, id_: str) -> Consent | None:
-        found = await self._vault.get(_CONSENT, id_)
+        found = await self._vault.get(_CONSENT, id_) if _ID.fullmatch(id_) else None
         if found is None:
             return None
         said = found[0]

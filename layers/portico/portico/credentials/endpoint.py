@@ -40,9 +40,11 @@ class ClientIdentity:
 class Refused(Exception):
     """The server has answered, and does not give a token."""
 
-    def __init__(self, error: str) -> None:
+    def __init__(self, error: str, *, is_bare: bool = False) -> None:
         super().__init__(error)
         self.error = error
+        self.is_bare = is_bare
+        """Nothing says that it is about the token: whoever stands before the server may have answered."""
 
 
 class Unanswered(Exception):
@@ -71,9 +73,9 @@ def _token(answer: Answer) -> Token:
     said = answer.said
     if 400 <= answer.status < 500 and answer.status != 429:
         error = said.get("error")
-        raise Refused(
-            error if isinstance(error, str) and _ERROR.fullmatch(error) else f"HTTP {answer.status}"
-        )
+        if isinstance(error, str) and _ERROR.fullmatch(error):
+            raise Refused(error)
+        raise Refused(f"HTTP {answer.status}", is_bare=True)
     if answer.status != 200:
         raise Unanswered(f"the answer is {answer.status}")
     access, kind = said.get("access_token"), said.get("token_type")

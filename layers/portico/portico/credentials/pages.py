@@ -35,9 +35,9 @@ class Pages:
         self._consents = consents
 
     async def answer(self, path: str, query: str, headers: dict[str, str], gateway: Gateway) -> Reply:
-        said = {name: values[0] for name, values in parse_qs(query, max_num_fields=20).items()}
         browser = _cookie(headers)
         try:
+            said = _said(query)
             if path == DOCUMENT:
                 kind = [(b"content-type", b"application/json")]
                 return Reply(200, json.dumps(document(gateway)).encode(), headers=kind)
@@ -79,6 +79,14 @@ class Pages:
             return _away(onward)
         text = f"<p>The gateway may act for you at <b>{escape(consent.backend)}</b> now. You can close this page.</p>"
         return _page(200, "Done", text)
+
+
+def _said(query: str) -> dict[str, str]:
+    """Raises Stopped."""
+    try:
+        return {name: values[0] for name, values in parse_qs(query, max_num_fields=20).items()}
+    except ValueError:
+        raise Stopped(400, "This address has more in it than it should.") from None
 
 
 def _cookie(headers: dict[str, str]) -> str:

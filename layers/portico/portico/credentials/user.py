@@ -12,7 +12,7 @@ from typing import Final
 from portico.caller import Caller
 from portico.credentials import endpoint, servers
 from portico.credentials.consents import Consent, Consents
-from portico.credentials.fetched import unavailable
+from portico.credentials.fetched import not_given, unavailable
 from portico.credentials.outbound import Outbound, Unfetched
 from portico.credentials.servers import Resource, Server
 from portico.credentials.vault import UserToken, Vault
@@ -72,7 +72,9 @@ class Users:
             token = await endpoint.ask(self._outbound, kept.token_url, kept.near, form, kept.identity)
         except endpoint.Unanswered as error:
             raise unavailable(kept.issuer, str(error)) from None
-        except endpoint.Refused:
+        except endpoint.Refused as refused:
+            if refused.error in endpoint.OWN_FAULT or refused.is_bare:
+                raise not_given(backend, kept.issuer, refused) from None
             # Another process may have been first: then its token is there.
             return (
                 None if await self._forgotten(backend, caller, version) else await self._now(backend, caller)

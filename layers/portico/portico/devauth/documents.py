@@ -6,6 +6,7 @@ the very address that has been looked at.
 """
 
 import asyncio
+import contextlib
 import http.client
 import ipaddress
 import json
@@ -48,11 +49,14 @@ class Documents:
         if client is not None and self._clock() < until:
             return client
         parts = _checked(url)
+        connection = _Pinned(parts)
         try:
             async with asyncio.timeout(2 * SECONDS):
-                document = await asyncio.to_thread(_get, parts)
+                document = await asyncio.to_thread(_get, connection, parts)
         except TimeoutError:
             raise _unfit("it does not answer in time") from None
+        finally:
+            connection.cut()
         client = _client(url, document.body)
         if len(self._kept) >= MOST_KEPT:
             self._kept.pop(next(iter(self._kept)))
@@ -105,10 +109,7 @@ def _client(url: str, body: bytes) -> Client:
     return client
 
 
-def _get(parts: SplitResult) -> _Document:
-    host, tls = parts.hostname or "", parts.scheme == "https"
-    port = parts.port or (443 if tls else 80)
-    connection = _Pinned(host, port, address(host, port), tls=tls)
+def _get(connection: "_Pinned", parts: SplitResult) -> _Document:
     path = parts.path + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("GET", path, headers={"accept": "application/json", "connection": "close"})
@@ -126,18 +127,35 @@ def _get(parts: SplitResult) -> _Document:
 
 
 class _Pinned(http.client.HTTPConnection):
-    def __init__(self, host: str, port: int, to: str, *, tls: bool) -> None:
-        super().__init__(host, port, timeout=SECONDS)
-        self._to, self._tls = to, tls
+    def __init__(self, parts: SplitResult) -> None:
+        self._tls = parts.scheme == "https"
+        super().__init__(parts.hostname or "", parts.port or (443 if self._tls else 80), timeout=SECONDS)
+        self._wire: socket.socket | None = None
+        self._is_cut = False
 
     def connect(self) -> None:
-        plain = socket.create_connection((self._to, self.port), SECONDS)
+        plain = socket.create_connection((address(self.host, self.port), self.port), SECONDS)
+        self._wire = plain.dup()  # TLS takes the other one over
+        if self._is_cut:
+            self.cut()
         context = ssl.create_default_context() if self._tls else None
         try:
             self.sock = context.wrap_socket(plain, server_hostname=self.host) if context else plain
         except BaseException:
             plain.close()
             raise
+
+    def cut(self) -> None:
+        """Ends whatever its thread still waits for: who sends a byte now and then would keep it for ever, and all there are."""
+        self._is_cut = True
+        if self._wire is not None:
+            with contextlib.suppress(OSError):
+                self._wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        super().close()
+        if self._wire is not None:
+            self._wire.close()
 
 
 def address(host: str, port: int, resolve: Callable[..., Any] = socket.getaddrinfo) -> str:
