@@ -157,6 +157,10 @@ def test_a_body_of_any_size_that_may_be_judged_goes_through(scene, size):
     client.init()
     assert client.call(ALLOWED, {"text": "x" * size}).status == 200
     assert client.call(DENIED, {"text": "x" * size}).status == 403
+
+
+@pytest.mark.parametrize("size", [100, 70_000])
+def test_a_stranger_is_told_so_before_all_of_its_body_has_come(scene, size):
     stranger = Client(f"{scene.base}/mcp")
     assert stranger.call(ALLOWED, {"text": "x" * size}).status == 401
 

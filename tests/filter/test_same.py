@@ -53,6 +53,8 @@ TOKENS = {
     "float": ISSUER.token(team=1.0),
     "nobody": ISSUER.token(scope=""),
     "server": ISSUER.token(aud=f"{RESOURCE}/v/d%20v"),
+    "no server": ISSUER.token(aud=[f"{RESOURCE}/v/"]),
+    "a server and none": ISSUER.token(aud=[f"{RESOURCE}/v/", f"{RESOURCE}/v/dev"]),
     "both": ISSUER.token(aud=[RESOURCE, f"{RESOURCE}/v/dev"]),
     "no kid": ISSUER.signed('{"alg":"RS256"}', json.dumps(ISSUER.claims())),
     "in parts": ISSUER.token(exp=NOW + 10.25),
@@ -64,7 +66,20 @@ TOKENS = {
     "nbsp": ISSUER.token(sub="a\u00a0b"),
     "format": ISSUER.token(sub="a\u200bb"),
 }  # fmt: skip
-NAMES = ("s1_add", "s1_x", "s1_ädd", "s1_add more", " s1_add", "s2_any", "s1_long_x", "s1_", "s3_x", "")
+NAMES = (
+    "s1_add",
+    "s1_x",
+    "s1_ädd",
+    "s1_add more",
+    " s1_add",
+    "s1_add\u00a0more\u2028",
+    "\ts1_add",
+    "s2_any",
+    "s1_long_x",
+    "s1_",
+    "s3_x",
+    "",
+)
 METHODS = ("tools/call", "prompts/get", "resources/read", "completion/complete", "ping", "tools/list", "é")
 PATHS = ("/mcp", "/mcp?x=1", "/mcp/v/dev", "/mcp/v/d%20v", "/%6dcp", "/mcp/", "/status", "/health", "/x%")
 

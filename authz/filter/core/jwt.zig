@@ -211,7 +211,8 @@ fn serversOf(a: Allocator, token: Token, access: *const Access) Error!?Texts {
     for (named) |item| {
         const one = item.asText() orelse continue;
         if (text.among(one, audience)) return null;
-        if (serverOf(one, access.resource)) |server| try servers.append(a, try text.unquote(a, server));
+        const server = serverOf(one, access.resource) orelse continue;
+        if (server.len > 0) try servers.append(a, try text.unquote(a, server));
     }
     if (servers.items.len == 0 or !text.among(access.resource, audience)) return error.OtherAudience;
     return servers.items;
