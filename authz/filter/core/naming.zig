@@ -50,9 +50,8 @@ fn kindOf(method: []const u8) model.Kind {
     return if (std.mem.eql(u8, method, "prompts/get")) .prompt else .none;
 }
 
-/// As the gateway reads names with spaces.
+/// As the gateway reads names with spaces, of whichever kind.
 fn joined(a: Allocator, name: []const u8) Allocator.Error![]const u8 {
-    if (std.mem.findScalar(u8, name, ' ') == null) return name;
     var found: std.ArrayList(u8) = .empty;
     var characters: text.Characters = .{ .text = name };
     var spaced = false;
