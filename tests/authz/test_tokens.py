@@ -54,6 +54,17 @@ def test_a_good_token_gives_the_principal(kid):
     assert (found.issuer, found.subject, found.scopes) == (ISSUER.url, "ada", {"a", "b"})
 
 
+@pytest.mark.parametrize(
+    ("claims", "good"),
+    [({"exp": 941}, True), ({"exp": 940}, False), ({"nbf": 1060}, True), ({"nbf": 1061}, False)],
+)
+def test_clocks_may_differ_by_a_minute_and_not_by_a_second_more(claims, good):
+    """G1.67: to the second here, where the time is given; the vectors leave a slow machine some."""
+    token = ISSUER.token(**{"exp": 5000, "iat": 940} | claims)
+    found = asyncio.run(Place().guard(clock=lambda: 1000.0).admit([f"Bearer {token}"]))
+    assert isinstance(found, Principal) is good
+
+
 @pytest.mark.parametrize("audience", [f"{RESOURCE}/v/", [f"{RESOURCE}/v/", "https://other.example.com"]])
 def test_a_token_for_a_virtual_server_without_a_name_is_for_nobody(audience):
     """G1.67: and not for the gateway, whose path names no virtual server either."""

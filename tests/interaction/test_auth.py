@@ -187,3 +187,24 @@ def test_a_rule_about_annotations_holds_for_tools_whose_annotations_only_their_u
             assert answer.status == (200 if goes else 403)
             assert goes or answer.json()["error"]["data"]["scopes"] == ["tool:destroy"]
             assert len(echo.seen("tools/call")) == before + goes
+
+
+def test_a_backend_that_a_principal_may_not_use_does_not_speak_to_him(issuer, echo):
+    """G1.74: neither in the instructions of `initialize` nor in those of `server/discover`."""
+    declared = config(
+        ("open", echo.url, {}),
+        ("hidden", echo.url, {}),
+        gateway={"public_url": BASE},
+        auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
+        policies=[{"match": {"backend": "hidden"}, "require": {"scopes": ["hidden:use"]}}],
+    )
+    with gateway(declared) as process:
+        for scope, sees in (("mcp:use", False), ("hidden:use", True)):
+            token = issuer.token(scope=scope)
+            begun = ask(process, "initialize", INITIALIZE, token=token).json()["result"]
+            client = process.client(headers={"authorization": f"Bearer {token}"})
+            discovered = client.rpc26("server/discover").result
+            assert discovered["cacheScope"] == "private"
+            for said in (begun["instructions"], discovered["instructions"]):
+                assert "## open" in said
+                assert ("## hidden" in said) is sees

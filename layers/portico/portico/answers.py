@@ -51,7 +51,7 @@ def discovered(catalogue: Catalogue, gateway: Gateway, ttl_ms: int) -> dict[str,
         "capabilities": capabilities(catalogue, "modern"),
         **modern_fields(gateway),
         "ttlMs": ttl_ms,
-        "cacheScope": "private" if catalogue.limits else "public",
+        "cacheScope": "private" if catalogue.limits or catalogue.allows else "public",
     }
     instructions = gateway.instructions or catalogue.instructions
     return found | ({"instructions": instructions} if instructions else {})

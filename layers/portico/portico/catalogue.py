@@ -85,7 +85,8 @@ class Catalogue:
     definitions: Mapping[str, list[Definition]]
     """Per listing name, as exposed."""
     capabilities: Mapping[str, Mapping[str, Any]]
-    instructions: str
+    told: Mapping[str, str]
+    """Per backend, its instructions."""
     problems: Mapping[str, Mapping[str, str]]
     """Per backend, the listings of which something was refused, and why."""
     personal: Mapping[str, str] = field(default_factory=dict)
@@ -192,6 +193,15 @@ class Catalogue:
             found[scheme] = backend if found.get(scheme, backend) == backend else None
         return found
 
+    @cached_property
+    def instructions(self) -> str:
+        """Those of whoever has something to show: to others it is as if there were no such backend."""
+        entries = [*self.tools.values(), *self.prompts.values()]
+        shown = {*self.personal.values(), *self.resources.values(), *(entry.backend for entry in entries)}
+        shown |= {backend for _, _, backend in self.templates}
+        told = {name: text for name, text in self.told.items() if self.allows is None or name in shown}
+        return "\n\n".join(f"## {name}\n{text}" for name, text in told.items())
+
     def offers(self, capability: str) -> bool:
         return any(capability in own for own in self.capabilities.values())
 
@@ -241,7 +251,7 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
     personal: dict[str, str] = {}
     eras: dict[str, list[Era]] = {}
     hints: dict[str, list[tuple[int, str]]] = {name: [] for name in LISTS.values()}
-    texts = []
+    told: dict[str, str] = {}
     for listing in listings:
         capabilities[listing.backend] = listing.capabilities
         eras[listing.backend] = listing.eras
@@ -250,7 +260,7 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
         if listing.personal:
             personal[listing.prefix] = listing.backend
         if listing.instructions:
-            texts.append(f"## {listing.backend}\n{listing.instructions}")
+            told[listing.backend] = listing.instructions
         notes = {
             "tools": _add_named(listing, listing.tools, "tool", tools, shown["tools"]),
             "prompts": _add_named(listing, listing.prompts, "prompt", prompts, shown["prompts"]),
@@ -269,7 +279,7 @@ def merge(listings: Iterable[Listing]) -> Catalogue:
         patterns,
         shown,
         capabilities,
-        "\n\n".join(texts),
+        told,
         problems,
         personal,
         eras=eras,
