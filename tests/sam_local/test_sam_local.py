@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests import support
 from tests.sam_local import engine, image, stack
-from tests.support import config, echo26_server, echo_server
+from tests.support import config, echo26_server, echo_server, eventually
 from tests.support.certificates import certify
 from tests.support.exchange import fetch
 from tests.support.issuer import published
@@ -141,7 +141,10 @@ def test_with_a_token_for_another_audience_nobody_gets_to_a_function(guarded, is
     """What is 401 on API Gateway is 502 here: `sam local` knows no authorizer that says "Unauthorized"."""
     answer = initialized(guarded, bearer(issuer.token(aud="https://other.example.com/mcp")))
     assert (answer.status, answer.json()) == (502, {"message": "Internal server error"})
-    assert "a token was refused: the token is for another audience" in guarded.process.stderr()
+    why = "a token was refused: the token is for another audience"
+    assert eventually(lambda: why in guarded.process.stderr(), 10), (
+        "a container's log comes later than its answer"
+    )
 
 
 def test_without_what_everybody_needs_the_authorizer_refuses(guarded, issuer):

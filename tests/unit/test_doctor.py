@@ -254,3 +254,10 @@ def test_a_web_page_from_elsewhere_must_be_refused(told, verdict, fix):
 )
 def test_headers_that_hurt(headers, verdict, fix):
     assert is_like(surroundings.headers([answer({}), answer({}, headers=headers)]), verdict, "", fix)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_every_page_may_read_why_it_is_refused(status):
+    """API Gateway's own responses have static headers."""
+    told = answer(status=status, headers={"access-control-allow-origin": "*"})
+    assert is_like(surroundings.headers([told]), "ok", "", "")

@@ -10,6 +10,7 @@ from portico.cli.doctor.finding import Answer, Finding, failed, ok, skipped, war
 from portico.cli.doctor.refusals import refused
 
 SLOW_S: Final = 3.0
+REFUSALS: Final = frozenset({401, 403})
 
 
 def is_loopback(url: str) -> bool:
@@ -115,7 +116,8 @@ def headers(answers: list[Answer]) -> Finding:
         if "set-cookie" in answer.headers:
             text = "answers set a cookie: MCP clients keep none, so nothing may depend on it"
             return warning("headers", text, "turn sticky sessions off; the store makes them needless")
-        if answer.headers.get("access-control-allow-origin") == "*":
+        # Why somebody is refused may be known to every page: else it could not log him in.
+        if answer.status not in REFUSALS and answer.headers.get("access-control-allow-origin") == "*":
             text = "Access-Control-Allow-Origin is *: every web page may read the answers"
             return warning(
                 "headers", text, "name your own pages in gateway.allowed_origins, and no others at the front"
