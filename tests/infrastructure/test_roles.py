@@ -23,6 +23,7 @@ USED = {
     "ToolsCall": GATEWAY,
     "Stream": READ | {"put", "delete"},
     "Metadata": READ,  # asked by GET alone, and no session begins here
+    "Consent": READ | {"put", "delete"},
     "Control": GATEWAY,
     "Discovery": GATEWAY,
     "Reaper": {"sweep"},
