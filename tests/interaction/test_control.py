@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.matrix.processes import shared_store
-from tests.support import config, echo_server, eventually, fetch, gateway, reasons
+from tests.support import Place, config, echo_server, eventually, fetch, gateway, reasons
 
 PORTICO = Path(sys.executable).with_name("portico")
 
