@@ -25,7 +25,16 @@ from authz.policy import lacking
 
 MCP: Final = ("POST/mcp", "GET/mcp", "DELETE/mcp", "POST/mcp/*", "GET/mcp/v/*", "DELETE/mcp/v/*")
 TAKEN_BACK: Final = "DELETE/oauth/upstream/tokens/*"
-OPERATORS: Final = ("backends", "backends/*", "services", "services/*", "status", "status/*", "docs", "openapi.json")
+OPERATORS: Final = (
+    "backends",
+    "backends/*",
+    "services",
+    "services/*",
+    "status",
+    "status/*",
+    "docs",
+    "openapi.json",
+)
 
 Event = Mapping[str, Any]
 

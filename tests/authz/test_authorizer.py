@@ -112,7 +112,9 @@ def test_without_what_everybody_needs_the_missing_scope_is_named():
     assert 'scope="mcp:use"' in refused.context["challenge"]
 
 
-@pytest.mark.parametrize("path", ["/backends", "/backends/{name}", "/status", "/services", "/docs", "/openapi.json"])
+@pytest.mark.parametrize(
+    "path", ["/backends", "/backends/{name}", "/status", "/services", "/docs", "/openapi.json"]
+)
 def test_operators_paths_need_the_operators_scope(path):
     refused = outcome(event(ISSUER.token(), path, "GET"))
     assert isinstance(refused, Refusal)

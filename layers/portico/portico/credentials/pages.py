@@ -71,7 +71,9 @@ class Pages:
             f'used this server.</p><p><a id="go" href="{escape(onward)}">Continue</a></p>'
         )
         secure = "; Secure" if gateway.public_url.startswith("https://") else ""
-        cookie = f"{COOKIE}={browser}; Path={before}/oauth/upstream; Max-Age=900; HttpOnly; SameSite=Lax{secure}"
+        cookie = (
+            f"{COOKIE}={browser}; Path={before}/oauth/upstream; Max-Age=900; HttpOnly; SameSite=Lax{secure}"
+        )
         return _page(200, "Permission needed", body, cookie)
 
     async def _back(self, said: dict[str, str], browser: str) -> Reply:
