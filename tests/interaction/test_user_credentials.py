@@ -282,6 +282,9 @@ def test_a_users_token_is_deleted_on_request(portico, server):
     Browser(portico, PUBLIC).consent(asked(client))
     assert taken_back(portico, {}) == 401
     assert taken_back(portico, client_of(portico, server, "eve").headers) == 404
+    for nobody in ("other", "g%2f", "%00", 2000 * "g"):
+        url = f"{portico.base}/oauth/upstream/tokens/{nobody}"
+        assert fetch(url, method="DELETE", headers=client.headers).status == 404, nobody
     assert taken_back(portico, client.headers) == 204
     asked(client)
 
