@@ -6,8 +6,6 @@ LAMBDA := .cache/lambda
 CONFIG ?= portico.yaml
 PORT   ?= 8088
 ARCH   ?= arm64
-# Of the interaction suite, what has not been made to run against the deployment yet.
-NOT_DEPLOYED := $(patsubst %,--ignore=tests/interaction/test_%.py,attacks audit consent_page credentials dev_auth keys login oauth_clients tool_metadata user_credentials)
 HERE   := $(subst aarch64,arm64,$(shell uname -m))
 
 .PHONY: serve test lint format mutants bench conformance matrix layer lambda filter fuzz deploy-check coldstart lock clean
@@ -18,7 +16,7 @@ serve: $(VENV)/.ready
 # Most tests wait for processes: more of them at once than there are cores, each file by one worker.
 test: $(VENV)/.ready $(LAMBDA)/.ready
 	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
-	$(BIN)/pytest -n 4 --dist loadfile --place lambda tests/interaction $(NOT_DEPLOYED)
+	$(BIN)/pytest -n 4 --dist loadfile --place lambda tests/interaction
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

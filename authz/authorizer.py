@@ -20,11 +20,21 @@ from authz.context import packed
 from authz.guard import Guard
 from authz.model import Principal, Target
 from authz.naming import Named
-from authz.places import VIRTUAL, Place
+from authz.places import GIVEN, VIRTUAL, Place
 from authz.policy import lacking
 
 MCP: Final = ("POST/mcp", "GET/mcp", "DELETE/mcp", "POST/mcp/*", "GET/mcp/v/*", "DELETE/mcp/v/*")
-OPERATORS: Final = ("backends", "backends/*", "services", "services/*", "status", "status/*")
+TAKEN_BACK: Final = "DELETE/oauth/upstream/tokens/*"
+OPERATORS: Final = (
+    "backends",
+    "backends/*",
+    "services",
+    "services/*",
+    "status",
+    "status/*",
+    "docs",
+    "openapi.json",
+)
 
 Event = Mapping[str, Any]
 
@@ -81,14 +91,12 @@ class Authorizer:
     def _allowed(self, event: Event, principal: Principal) -> list[str]:
         """Every route of /mcp by its verb: a `*` would fit slashes as well, and so a backend that is called mcp."""
         access, stage = self._guard.access, "/".join(str(event["methodArn"]).split("/")[:2])
-        mcp = (
-            []
-            if lacking(access, principal, access.required_scopes)
-            else [f"{stage}/{route}" for route in MCP]
-        )
-        if principal.servers is not None or lacking(access, principal, access.operator_scopes):
-            return mcp
-        return [*mcp, *(f"{stage}/*/{path}" for path in OPERATORS)]
+        everywhere, found = principal.servers is None, []
+        if not lacking(access, principal, access.required_scopes):
+            found += [f"{stage}/{route}" for route in ((*MCP, TAKEN_BACK) if everywhere else MCP)]
+        if everywhere and not lacking(access, principal, access.operator_scopes):
+            found += [f"{stage}/*/{path}" for path in OPERATORS]
+        return found
 
     def _refused(self, event: Event, principal: Principal) -> tuple[Refusal | None, str]:
         access, there = self._guard.access, _place(event)
@@ -109,6 +117,8 @@ def _place(event: Event) -> Place:
     route = str(event.get("resource") or event.get("path") or "")
     if route.startswith(VIRTUAL):
         return Place("mcp", unquote(str((event.get("pathParameters") or {}).get("server") or "")))
+    if route.startswith(GIVEN):
+        return Place("consent")
     return Place("mcp") if route == "/mcp" or route.startswith("/mcp/") else Place("operators")
 
 

@@ -13,6 +13,8 @@ Pairs = list[tuple[str, str]]
 NO_BODY = {204, 304}
 LINE_LIMIT = 2**17
 PIECE = 2**16
+PATIENCE = 4
+"""So many times what is allowed is read of a body; of a larger one nothing."""
 
 
 class BadRequest(Exception):
@@ -27,24 +29,37 @@ class Request:
     reader: asyncio.StreamReader
     peer: str
     trailers: dict[str, str] = field(default_factory=dict)
+    unread: bool = False
+    """The connection cannot be used again."""
 
     def header(self, name: str) -> str | None:
         """The last of that name, as API Gateway has it; None if there is none."""
         return next((v for k, v in reversed(self.headers) if k.lower() == name.lower()), None)
 
+    def length(self) -> int | None:
+        """None if it comes in chunks. What two readers might read differently is refused (RFC 9112, 6.3)."""
+        lengths = {value for name, value in self.headers if name.lower() == "content-length"}
+        chunked = (self.header("transfer-encoding") or "").lower() == "chunked"
+        if len(lengths) + chunked > 1:
+            raise BadRequest
+        return None if chunked else _number(lengths.pop() if lengths else "0", 10)
+
     async def chunks(self) -> AsyncIterator[bytes]:
-        if (self.header("transfer-encoding") or "").lower() == "chunked":
+        left = self.length()
+        if left is None:
             async for chunk in self._chunked():
                 yield chunk
         else:
-            left = _number(self.header("content-length") or "0", 10)
             while left:
                 chunk = await self.reader.readexactly(min(left, PIECE))
                 left -= len(chunk)
                 yield chunk
 
     async def body(self, limit: int | None = None) -> bytes | None:
-        """None if it is longer than the limit. All of it is read, so that the other side comes to hear the answer."""
+        """None if it is longer than the limit. Unless it is endless it is read, so that the other side hears the answer."""
+        if limit is not None and (self.length() or 0) > PATIENCE * limit:
+            self.unread = True
+            return None
         found, length = bytearray(), 0
         async for chunk in self.chunks():
             length += len(chunk)
@@ -145,7 +160,7 @@ class Server:
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         response = await self._handled(request)
         if isinstance(response.body, bytes):
-            keep = (request.header("connection") or "").lower() != "close"
+            keep = (request.header("connection") or "").lower() != "close" and not request.unread
             await _write_whole(writer, request.method, response, keep=keep)
             return keep
         await _write_stream(writer, request, response, response.body)
@@ -187,6 +202,8 @@ async def _header_lines(reader: asyncio.StreamReader) -> Pairs:
 
 
 def _number(text: str, base: int) -> int:
+    if not text.isalnum():
+        raise BadRequest
     try:
         return int(text, base)
     except ValueError:

@@ -112,7 +112,9 @@ def test_without_what_everybody_needs_the_missing_scope_is_named():
     assert 'scope="mcp:use"' in refused.context["challenge"]
 
 
-@pytest.mark.parametrize("path", ["/backends", "/backends/{name}", "/status", "/services"])
+@pytest.mark.parametrize(
+    "path", ["/backends", "/backends/{name}", "/status", "/services", "/docs", "/openapi.json"]
+)
 def test_operators_paths_need_the_operators_scope(path):
     refused = outcome(event(ISSUER.token(), path, "GET"))
     assert isinstance(refused, Refusal)
@@ -141,6 +143,24 @@ def test_a_virtual_server_is_reached_as_the_gateway_is(verb):
     kept = read_grant(json.dumps(asked(event(ISSUER.token()))).encode())
     assert kept is not None
     assert isinstance(decide(kept, f"{API}/{verb}/mcp/v/dev"), dict)
+
+
+def test_whoever_may_use_the_gateway_may_take_back_what_he_has_given():
+    """G1.82: not only operators; and not with a token that is for one virtual server."""
+    back = event(ISSUER.token(), "/oauth/upstream/tokens/{backend}", "DELETE") | {
+        "methodArn": f"{API}/DELETE/oauth/upstream/tokens/gh"
+    }
+    assert isinstance(outcome(back), dict)
+    refused = outcome(back | event(ISSUER.token(scope="other"), back["resource"], "DELETE"))
+    assert isinstance(refused, Refusal)
+    assert 'scope="mcp:use"' in refused.context["challenge"]
+    narrow = event(ISSUER.token(aud=f"{RESOURCE}/v/dev"), "/mcp/v/{server}")
+    kept = read_grant(json.dumps(asked(narrow | {"pathParameters": {"server": "dev"}})).encode())
+    assert kept is not None
+    assert isinstance(decide(kept, f"{API}/POST/mcp/v/dev"), dict)
+    assert isinstance(decide(kept, back["methodArn"]), Refusal)
+    with pytest.raises(Exception, match=r"^Unauthorized$"):
+        asked(back | event(ISSUER.token(aud=f"{RESOURCE}/v/dev"), back["resource"], "DELETE"))
 
 
 def test_one_process_answers_many_times():

@@ -23,6 +23,7 @@ BUDGETS = {
     "tools_call": 25,
     "stream": 25,
     "metadata": 25,
+    "consent": 25,
     "discovery": 25,
     "reaper": 25,
     "control": 60,

@@ -3,7 +3,7 @@ import contextlib
 import pytest
 
 from tests.support import Process, config, echo26_server, echo_server
-from tests.support.deployed import ARCHITECTURE, LAMBDA, lay_out
+from tests.support.deployed import ARCHITECTURE, ENCRYPTION_KEY, LAMBDA, lay_out
 from tests.support.issuer import published
 
 BASE = "https://gw.example.com"
@@ -20,7 +20,8 @@ def deployed(tmp_path_factory, backends):
     """The deployment's /mcp, behind what a REST API does, with a table of moto's."""
     folder = tmp_path_factory.mktemp("deployed")
     record = folder / "record"
-    with running(folder / "build", declaring(backends), "--record", str(record)) as process:
+    declared = declaring(backends, virtual_servers={"dev": {"tools": ["old_echo"]}})
+    with running(folder / "build", declared, "--record", str(record)) as process:
         process.record = record
         yield process
 
@@ -36,13 +37,18 @@ def guarded(tmp_path_factory, backends, issuer):
     """The same with AuthMode=jwt."""
     declared = declaring(
         backends,
-        auth={"mode": "jwt", "issuers": [{"issuer": issuer.url}]},
+        auth={
+            "mode": "jwt",
+            "issuers": [{"issuer": issuer.url}],
+            "encryption_key": "env:PORTICO_ENCRYPTION_KEY",
+        },
         policies=[{"match": {"tool": "*_destructive"}, "require": {"scopes": ["tool:destroy"]}}],
     )
     folder = tmp_path_factory.mktemp("guarded")
     record = folder / "record"
     options = ("--record", str(record))
-    with running(folder / "build", declared, *options, AuthMode="jwt", PublicBaseUrl=BASE) as process:
+    said = {"AuthMode": "jwt", "PublicBaseUrl": BASE, "EncryptionKey": ENCRYPTION_KEY}
+    with running(folder / "build", declared, *options, **said) as process:
         process.record = record
         yield process
 

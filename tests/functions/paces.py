@@ -1,16 +1,20 @@
 """Everything a deployment is for, so that its functions use each of their rights once."""
 
 import asyncio
+import json
 import random
 import re
 import time
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import boto3
 
+from portico.credentials.vault import digest
 from portico.discovery import LISTING
 from portico.stores.dynamodb import DynamoStore
 from tests.support import Client, Echo, Process, eventually, fetch
+from tests.support.authorization import Authorization, Browser
 from tests.support.deployed import KEYS, SIGNED
 
 BIG = random.Random(1).randbytes(400_000).hex()
@@ -18,6 +22,7 @@ BIG = random.Random(1).randbytes(400_000).hex()
 ASKED = {"elicitation": {}}
 ADDRESSES = ("initialize", "tools-list", "tools-call")
 LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+T = TypeVar("T")
 ANSWER = {"action": "accept", "content": {"name": "Ann"}}
 
 
@@ -112,13 +117,39 @@ def _schedules(process: Process, old: Echo) -> None:
     fired(process, "Reaper")
 
 
+def users(process: Process, server: Authorization, public_url: str) -> list[bytes]:
+    """Who lets the gateway act for him at a backend, calls, and takes it back; what was kept of it meanwhile."""
+    headers = {"authorization": f"Bearer {server.token(sub='ada', aud=f'{public_url}/mcp')}"}
+    client = Client(process.mcp, headers=headers)
+    client.init(capabilities={"elicitation": {"url": {}}})
+    stream = client.stream()
+    (asked,) = client.call("g_echo", {"text": "hi"}).error["data"]["elicitations"]
+    page = Browser(process, public_url).consent(asked["url"])
+    assert page.status == 200, page
+    assert stream.wait_for("notifications/elicitation/complete")
+    assert client.call("g_echo", {"text": "hi"}).text == "hi"
+    assert client.delete().status == 200
+    owner = json.dumps([server.issuer, "ada"])
+    kept = _with_store(process, lambda store: store.query(f"USERTOKEN#{digest(owner)}"))
+    known = fetch(f"{process.base}/oauth/upstream/client.json").json()
+    assert known["redirect_uris"] == [f"{public_url}/oauth/upstream/callback"]
+    given = f"{process.base}/oauth/upstream/tokens/g"
+    said = [fetch(given, method="DELETE", headers=sent).status for sent in ({}, headers, headers)]
+    assert said == [401, 204, 404]
+    return [record.value for record in kept]
+
+
 def _kept(process: Process, partition: str, sort: str, value: bytes, **options: Any) -> None:
     """A record, left there by some earlier deployment."""
+    _with_store(process, lambda store: store.put(partition, sort, value, **options))
+
+
+def _with_store(process: Process, action: Callable[[DynamoStore], Coroutine[Any, Any, T]]) -> T:
     found = re.search(r"DynamoDB is at (\S+)", process.stderr())
     assert found
     client = boto3.client("dynamodb", endpoint_url=found[1], **KEYS)
     try:
-        asyncio.run(DynamoStore("Table", client=client).put(partition, sort, value, **options))
+        return asyncio.run(action(DynamoStore("Table", client=client)))
     finally:
         client.close()
 

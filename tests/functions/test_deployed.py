@@ -98,9 +98,9 @@ def test_backends_come_and_go_without_another_deployment(deployed, client):
 
 def test_what_operators_may_ask_is_described_and_nobody_may_ask_it_unsigned(deployed):
     base = deployed.mcp.removesuffix("/mcp")
-    paths = fetch(f"{base}/openapi.json").json()["paths"]
+    paths = fetch(f"{base}/openapi.json", headers=SIGNED).json()["paths"]
     assert {"/backends", "/backends/{name}", "/status"} <= paths.keys()
-    assert fetch(f"{base}/docs").status == 200
+    assert fetch(f"{base}/docs", headers=SIGNED).status == 200
     for verb, path in (("GET", "/backends"), ("POST", "/backends"), ("GET", "/status"), ("GET", "/services")):
         assert fetch(f"{base}{path}", {} if verb == "POST" else None, method=verb).status in (401, 403, 404)
 

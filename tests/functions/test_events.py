@@ -15,7 +15,8 @@ ANYTHING = "*"
 
 
 def guards(name):
-    return name.startswith("authorizer.")
+    """What there is with tokens only."""
+    return name.startswith(("authorizer.", "consent."))
 
 
 @pytest.fixture(scope="module")

@@ -33,17 +33,19 @@ OPERATORS = {
         "/backends/{name}": ["GET", "PUT", "PATCH", "DELETE"],
         "/services": ["GET", "POST"],
         "/services/{name}": ["GET", "PUT", "PATCH", "DELETE"],
+        "/docs": ["GET"],
+        "/openapi.json": ["GET"],
     }.items()
     for verb in verbs
 }
+USERS = {("DELETE", "/oauth/upstream/tokens/{backend}"): "Consent"}
 OPEN = {
+    **{("GET", f"/oauth/upstream/{page}"): "Consent" for page in ("start", "callback", "client.json")},
     ("OPTIONS", "/mcp"): "Metadata",
     ("OPTIONS", "/mcp/v/{server}"): "Metadata",
     ("OPTIONS", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/.well-known/{proxy+}"): "Metadata",
     ("GET", "/health"): "Metadata",
-    ("GET", "/docs"): "Control",
-    ("GET", "/openapi.json"): "Control",
 }
 STREAMING = {("POST", "/mcp/tools-call")} | {
     (verb, path) for verb in ("POST", "GET") for path in ("/mcp", "/mcp/v/{server}")
@@ -67,7 +69,7 @@ def test_the_api_is_regional_and_has_one_stage_that_is_throttled(smallest):
 
 def test_every_route_leads_to_its_function(smallest):
     routes = {route: integration(operation)["uri"] for route, operation in smallest.routes().items()}
-    expected = MCP | OPERATORS | OPEN
+    expected = MCP | USERS | OPERATORS | OPEN
     assert set(routes) == set(expected)
     for route, function in expected.items():
         assert f"/functions/{function}Function.Arn/" in routes[route], route
@@ -84,7 +86,7 @@ def test_api_gateway_may_call_every_function_that_has_a_route(largest):
     }
     expected = {
         (f"{function}Function", f"*/{verb}{re.sub(r'{[^}]+}', '*', path)}")
-        for (verb, path), function in (MCP | OPERATORS | OPEN).items()
+        for (verb, path), function in (MCP | USERS | OPERATORS | OPEN).items()
     }
     assert permitted == expected | {("AuthorizerFunction", "authorizers/*")}
 
@@ -149,9 +151,10 @@ def declared():
 
 
 def test_without_tokens_operators_sign_their_requests(smallest):
-    """An open gateway is one thing, an open door to its configuration another."""
+    """An open gateway is one thing, an open door to its configuration another. Users there are none then."""
     for route, operation in smallest.routes().items():
-        assert operation.get("security", []) == ([{"Iam": []}] if route in OPERATORS else []), route
+        signed = route in OPERATORS | USERS
+        assert operation.get("security", []) == ([{"Iam": []}] if signed else []), route
     schemes = smallest.api()["securityDefinitions"]
     assert set(schemes) == {"Iam"}
     assert schemes["Iam"]["x-amazon-apigateway-authtype"] == "awsSigv4"

@@ -63,8 +63,8 @@ def test_every_name_is_a_parameter_or_an_output(template):
 
 
 def test_as_many_functions_are_deployed_as_it_says(smallest):
-    assert "nine functions" in ABOUT
-    assert len(smallest.of_type("AWS::Lambda::Function")) == 9
+    assert "ten functions" in ABOUT
+    assert len(smallest.of_type("AWS::Lambda::Function")) == 10
 
 
 @pytest.mark.parametrize(("what", "dollars", "how"), COSTS)

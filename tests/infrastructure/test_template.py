@@ -1,5 +1,6 @@
 """What is deployed, and what it costs."""
 
+import base64
 import itertools
 import re
 
@@ -32,6 +33,7 @@ FUNCTIONS = {
     "ToolsCall",
     "Stream",
     "Metadata",
+    "Consent",
     "Control",
     "Discovery",
     "Reaper",
@@ -96,13 +98,33 @@ def test_what_speaks_to_backends_is_in_the_hosts_network(largest):
     inside = {
         name.removesuffix("Function") for name, function in functions.items() if "VpcConfig" in function
     }
-    assert inside == FUNCTIONS - {"Edge", "Metadata", "Reaper"}
+    assert inside == FUNCTIONS - {"Edge", "Metadata", "Consent", "Reaper"}
 
 
-def test_there_are_nine_functions_and_the_authorizer_with_tokens(smallest, largest):
+def test_there_are_ten_functions_and_the_authorizer_with_tokens(smallest, largest):
     assert set(smallest.of_type("AWS::Lambda::Function")) == {f"{name}Function" for name in FUNCTIONS}
     more = set(largest.of_type("AWS::Lambda::Function")) - set(smallest.of_type("AWS::Lambda::Function"))
     assert more == {"AuthorizerFunction"}
+
+
+def test_the_key_of_users_tokens_is_where_they_are_opened_and_nowhere_else(template):
+    """Not where everybody is served from what is public, nor where backends are looked at on a schedule."""
+    opening = {"Initialize", "ToolsList", "ToolsCall", "Stream", "Consent"}
+    for mode, more in (("invoke", set()), ("inline", {"Edge"})):
+        stack = Stack(template, AuthMode="jwt", DispatchMode=mode, EncryptionKey="k")
+        told = {
+            name.removesuffix("Function"): function["Environment"]["Variables"].get("PORTICO_ENCRYPTION_KEY")
+            for name, function in stack.of_type("AWS::Lambda::Function").items()
+        }
+        assert {name for name, key in told.items() if key == "k"} == opening | more
+        assert {told[name] for name in told.keys() - opening - more} == {None}
+    about = template["Parameters"]["EncryptionKey"]
+    assert about["NoEcho"] is True
+    new, old = (base64.b64encode(bytes([number]) * 32).decode() for number in (250, 7))
+    for good in ("", new, f"{new} {old}", new.rstrip("=").replace("+", "-").replace("/", "_")):
+        assert re.search(about["AllowedPattern"], good), good
+    for bad in (base64.b64encode(b"x" * 31).decode(), "a secret", f"{new},{old}", f" {new}", f"{new} "):
+        assert not re.search(about["AllowedPattern"], bad), bad
 
 
 def test_every_parameter_says_what_it_is_and_has_a_default(template):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.interaction.test_auth import INITIALIZE, ask, begun
-from tests.support import config, echo_server, eventually, fetch, gateway
+from tests.support import Place, config, echo_server, eventually, fetch, gateway
 from tests.support.issuer import published
 
 BASE = "https://gw.example.com"
@@ -27,7 +27,9 @@ def portico(issuer):
             policies=[{"match": {"tool": "s1_destructive"}, "require": {"scopes": ["tool:destroy"]}}],
             virtual_servers={"dev": {"tools": ["s1_echo"]}},
         )
-        with gateway(declared, "--log-format", "json", env={"LOG_LEVEL": "ERROR"}) as process:
+        as_json = ("--log-format", "json") if Place.chosen == "serve" else ()
+        level = {"LOG_LEVEL": "ERROR"} if Place.chosen == "serve" else {}
+        with gateway(declared, *as_json, env=level) as process:
             process.echo = echo
             yield process
 
@@ -160,16 +162,17 @@ def test_nothing_from_outside_says_who_somebody_is(portico, issuer):
     """G1.84: nor does the backend see it."""
     token = issuer.token()
     session = begun(portico, token)
-    forged = {"x-mcp-verified-sub": "root", "x-portico-principal": "root", "x-mcp-servername": "root"}
+    forged = dict.fromkeys(("x-mcp-verified-sub", "x-portico-principal", "x-mcp-servername"), "mallory")
     call = {"name": "s1_echo", "arguments": {"text": "hi"}}
     assert ask(portico, "tools/call", call, token=token, session=session, **forged).status == 200
-    assert '"root"' not in json.dumps(portico.echo.seen("tools/call"))
-    assert "root" not in "".join(portico.stderr().splitlines(keepends=True)[-3:])
+    assert "mallory" not in json.dumps(portico.echo.seen("tools/call"))
+    assert "mallory" not in portico.stderr()
 
 
 @pytest.mark.serve_only("a deployment writes to its functions' logs")
 def test_what_users_take_back_leaves_a_line(portico, issuer):
     sent = {"authorization": f"Bearer {issuer.token(sub='tina')}"}
-    answer = fetch(f"{portico.base}/oauth/tokens/s1", method="DELETE", headers=sent)
-    said = line(portico, method="DELETE /oauth/tokens/s1")
+    answer = fetch(f"{portico.base}/oauth/upstream/tokens/s1", method="DELETE", headers=sent)
+    assert answer.status == 404, "he has given none"
+    said = line(portico, method="DELETE /oauth/upstream/tokens/s1")
     assert (said["principal"], said["status"]) == ("tina", answer.status)

@@ -73,6 +73,7 @@ def fetches(scene):
     return scene.issuer.asked.count("/jwks")
 
 
+@pytest.mark.serve_only("each of a deployment's authorizers has keys of its own")
 def test_cold_and_slow_everybody_waits_for_one_fetch(echo):
     """G1.72"""
     with cold(echo) as scene:
@@ -86,6 +87,7 @@ def test_cold_and_slow_everybody_waits_for_one_fetch(echo):
         assert (fetches(scene), scene.issuer.at_once) == (1, 1)
 
 
+@pytest.mark.serve_only("each of a deployment's authorizers has keys of its own")
 def test_cold_and_unreachable_is_503_and_nobody_hammers(echo):
     """G1.72"""
     with cold(echo) as scene:
@@ -97,6 +99,7 @@ def test_cold_and_unreachable_is_503_and_nobody_hammers(echo):
         eventually(lambda: scene.post(PING, scene.issuer.token()).status == 200, 2 * RETRY_S)
 
 
+@pytest.mark.serve_only("each of a deployment's authorizers has keys of its own")
 def test_a_new_key_is_fetched_once_for_all_and_an_outage_matters_to_no_known_one(echo):
     """G1.72"""
     with cold(echo) as scene:
@@ -111,3 +114,18 @@ def test_a_new_key_is_fetched_once_for_all_and_an_outage_matters_to_no_known_one
         scene.issuer.add("RS256", "newer")
         assert at_once(scene, "newer") == {401: MANY}
         assert fetches(scene) == 2
+
+
+def test_an_outage_is_told_of_and_over_when_it_is_over_and_new_keys_are_found(echo):
+    """G1.72: one after the other, as it is on every edge"""
+    with cold(echo) as scene:
+        scene.issuer.down = True
+        assert scene.post(PING, scene.issuer.token()).status == 503
+        scene.issuer.down = False
+        assert eventually(lambda: scene.post(PING, scene.issuer.token()).status == 200, 2 * RETRY_S)
+        scene.issuer.add("ES256", "new")
+        assert eventually(lambda: scene.post(PING, scene.issuer.token("new")).status == 200, 2 * RETRY_S)
+        scene.issuer.down = True
+        assert [scene.post(PING, scene.issuer.token(kid)).status for kid in ("rs256", "new")] == [200, 200]
+        scene.issuer.add("ES256", "newer")
+        assert scene.post(PING, scene.issuer.token("newer")).status == 401

@@ -4,29 +4,46 @@ import json
 
 import pytest
 
+from tests.servers.echo_tools import DEFINITIONS
 from tests.support import config, fetch, gateway
 
 BASE = "https://gw.example.com"
 WELL_KNOWN = "/.well-known/oauth-protected-resource/tool"
 
 
+@pytest.fixture(scope="module")
+def process(trusted, guarded):
+    auth = {"mode": "jwt", "issuers": [{"issuer": trusted.issuer}], "scopes_supported": ["mcp:use"]}
+    policies = [{"match": {"backend": "g"}, "require": {"scopes": ["own"]}}]
+    own = config(("g", guarded.url, {}), gateway={"public_url": BASE}, auth=auth, policies=policies)
+    with gateway(own) as made:
+        yield made
+
+
 @pytest.fixture
-def portico(server, backend):
-    auth = {"mode": "jwt", "issuers": [{"issuer": server.issuer}], "scopes_supported": ["mcp:use"]}
-    policies = [{"match": {"tool": "g_echo"}, "require": {"scopes": ["own"]}}]
-    own = config(("g", backend.url, {}), gateway={"public_url": BASE}, auth=auth, policies=policies)
-    with gateway(own) as process:
-        yield process
+def portico(process, server, backend):
+    return process
 
 
-def described(portico, tool="g_echo"):
-    answer = fetch(f"{portico.base}{WELL_KNOWN}/{tool}")
+@pytest.fixture(scope="module")
+def tools():
+    """What a backend says of one is kept for a while: each test has its own."""
+    return iter(DEFINITIONS)
+
+
+@pytest.fixture
+def tool(tools):
+    return next(tools)
+
+
+def described(portico, tool):
+    answer = fetch(f"{portico.base}{WELL_KNOWN}/g_{tool}")
     assert answer.status == 200
     assert answer.headers["access-control-allow-origin"] == "*"
     return answer.json()
 
 
-def test_a_backends_own_metadata_is_answered_as_clients_may_use_it(portico, server, backend):
+def test_a_backends_own_metadata_is_answered_as_clients_may_use_it(portico, server, backend, tool):
     """G1.77: about the gateway (RFC 9728, 3.3), with the authorization servers whose tokens the gateway takes."""
     own = {
         "resource": "echo:own",
@@ -36,8 +53,8 @@ def test_a_backends_own_metadata_is_answered_as_clients_may_use_it(portico, serv
     }
     backend.wants(tool=own)
     found = own | {"resource": f"{BASE}/mcp", "authorization_servers": [server.issuer]}
-    assert [described(portico) for _ in range(3)] == [found] * 3
-    assert backend.asked_for_tools() == [f"{WELL_KNOWN}/echo"]
+    assert [described(portico, tool) for _ in range(3)] == [found] * 3
+    assert backend.asked_for_tools() == [f"{WELL_KNOWN}/{tool}"]
 
 
 @pytest.mark.parametrize(
@@ -54,10 +71,10 @@ def test_a_backends_own_metadata_is_answered_as_clients_may_use_it(portico, serv
     ],
     ids=lambda wants: json.dumps(wants)[:60],
 )
-def test_anything_else_is_answered_from_the_policy(portico, server, backend, wants):
+def test_anything_else_is_answered_from_the_policy(portico, server, backend, tool, wants):
     """G1.77, G1.78"""
     backend.wants(**wants)
-    found = described(portico)
+    found = described(portico, tool)
     assert found["scopes_supported"] == ["own"]
     assert (found["resource"], found["authorization_servers"]) == (f"{BASE}/mcp", [server.issuer])
 
@@ -75,5 +92,5 @@ def test_without_tokens_a_backends_metadata_is_the_clients_business(backend):
     own = {"resource": "echo:own", "authorization_servers": ["https://as.example"]}
     backend.wants(tool=own)
     with gateway(config(("g", backend.url, {}))) as process:
-        assert described(process) == own
+        assert described(process, "echo") == own
         assert fetch(f"{process.base}{WELL_KNOWN}/g_nothing").status == 404

@@ -10,11 +10,12 @@ from anyio import to_thread
 from mcp import Client, types
 from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
 
-from tests.support import config, eventually, fetch, gateway
+from tests.support import config, eventually, fetch, gateway, reasons
 from tests.support.authorization import Browser, guarded_server, went
 
 PUBLIC = "http://gw.test:8088"
 RESOURCE = f"{PUBLIC}/mcp"
+ALONE = "who is not asked who he is, is on a deployment nobody"
 SHOWS = {"elicitation": {"form": {}, "url": {}}}
 
 
@@ -27,10 +28,22 @@ def declared(server, backend, store="memory", **own):
     return made | {"store": store}
 
 
+@pytest.fixture(scope="module")
+def process(trusted, guarded):
+    with gateway(declared(trusted, guarded)) as made:
+        yield made
+
+
 @pytest.fixture
-def portico(server, backend):
-    with gateway(declared(server, backend)) as process:
-        yield process
+def portico(process, server, backend):
+    """In which nobody has given anything yet."""
+    for sub in ("ada", "eve"):
+        taken_back(process, {"authorization": f"Bearer {server.token(sub=sub, aud=RESOURCE)}"})
+    return process
+
+
+def taken_back(process, headers):
+    return fetch(f"{process.base}/oauth/upstream/tokens/g", method="DELETE", headers=headers).status
 
 
 def client_of(process, server, sub="ada", capabilities=SHOWS):
@@ -267,13 +280,12 @@ def test_a_users_token_is_deleted_on_request(portico, server):
     """G1.82"""
     client = client_of(portico, server)
     Browser(portico, PUBLIC).consent(asked(client))
-
-    def delete(headers):
-        return fetch(f"{portico.base}/oauth/upstream/tokens/g", method="DELETE", headers=headers).status
-
-    assert delete({}) == 401
-    assert delete(client_of(portico, server, "eve").headers) == 404
-    assert delete(client.headers) == 204
+    assert taken_back(portico, {}) == 401
+    assert taken_back(portico, client_of(portico, server, "eve").headers) == 404
+    for nobody in ("other", "g%2f", "%00", 2000 * "g"):
+        url = f"{portico.base}/oauth/upstream/tokens/{nobody}"
+        assert fetch(url, method="DELETE", headers=client.headers).status == 404, nobody
+    assert taken_back(portico, client.headers) == 204
     asked(client)
 
 
@@ -325,6 +337,7 @@ def test_a_server_without_a_safe_sign_in_is_not_used(portico, server, metadata):
     assert "url" not in refused.error["data"]
 
 
+@pytest.mark.serve_only("of the store's own file; what a deployment keeps is looked at in tests/functions")
 def test_tokens_are_kept_sealed_and_survive_a_change_of_keys(server, backend, tmp_path):
     """G1.82: with the key's id in the record, so that keys can be changed"""
     old, new = "b2xk" * 10 + "b2w=", "bmV3" * 10 + "bmU="
@@ -349,6 +362,7 @@ def test_tokens_are_kept_sealed_and_survive_a_change_of_keys(server, backend, tm
         asked(client_of(process, server))
 
 
+@pytest.mark.serve_only("of the store's own file")
 def test_without_a_declared_key_there_is_one_beside_the_store_for_its_owner_only(server, backend, tmp_path):
     """G1.82"""
     with gateway(declared(server, backend, f"sqlite:{tmp_path}/p.db")) as process:
@@ -358,6 +372,7 @@ def test_without_a_declared_key_there_is_one_beside_the_store_for_its_owner_only
         assert (tmp_path / "p.db.key").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.serve_only(ALONE)
 def test_where_nobody_is_asked_who_he_is_this_machines_user_signs_in(server, backend):
     """G1.82: the gateway serves loopback only then; no sign-in at an issuer of its own comes first."""
     own = config(("g", backend.url, {"call_auth": "user"}), gateway={"public_url": PUBLIC})
@@ -386,6 +401,7 @@ def test_an_address_that_nobody_was_given_leads_nowhere_and_breaks_nothing(porti
     assert "Traceback" not in portico.stderr()
 
 
+@pytest.mark.serve_only(reasons.ITS_FILE)
 def test_a_token_never_goes_to_another_place_than_it_was_given_for(server, backend):
     """G1.82: a backend that is declared anew under the same name is another one"""
     with gateway(declared(server, backend)) as process, guarded_server(server.issuer) as other:
@@ -398,6 +414,7 @@ def test_a_token_never_goes_to_another_place_than_it_was_given_for(server, backe
         assert "authorization" not in json.dumps(other.seen("tools/call"))
 
 
+@pytest.mark.serve_only(ALONE)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_the_python_sdk_sends_its_user_to_the_page_and_its_call_goes_through(server, backend, era):
     """G1.82: a client that other people wrote; a modern one by itself, a legacy one calls again."""

@@ -3,6 +3,7 @@
 import html
 import re
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 from tests.support.exchange import Answer, Json, fetch
 from tests.support.processes import Process
@@ -72,21 +73,24 @@ class Browser:
     def __init__(self, gateway: Process, public_url: str) -> None:
         self._gateway = gateway
         self._public_url = public_url
-        self.cookies: dict[str, str] = {}
+        self.cookies: dict[str, tuple[str, str]] = {}
+        """By name: value and path."""
         self.seen: list[str] = []
 
     def get(self, url: str) -> Answer:
         self.seen.append(url)
         here = url.startswith(self._public_url)
-        sent = (
-            {"cookie": "; ".join(f"{k}={v}" for k, v in self.cookies.items())}
-            if here and self.cookies
-            else {}
-        )
+        kept = self.cookies.items() if here else ()
+        fitting = [
+            f"{name}={value}" for name, (value, path) in kept if urlsplit(url).path.startswith(f"{path}/")
+        ]
+        sent = {"cookie": "; ".join(fitting)} if fitting else {}
         answer = fetch(url.replace(self._public_url, self._gateway.base, 1), headers=sent)
         if here and (said := answer.headers.get("set-cookie")):
             name, _, value = said.partition(";")[0].partition("=")
-            self.cookies[name] = value
+            path = re.search(r"; Path=([^;]+)", said)
+            assert path, said
+            self.cookies[name] = (value, path[1])
         return answer
 
     def follow(self, url: str, most: int = 10) -> Answer:
@@ -100,7 +104,7 @@ class Browser:
         """Where its link leads."""
         found = re.search(r'id="go" href="([^"]+)"', page.raw.decode())
         assert found, page
-        return self._public_url + html.unescape(found[1])
+        return urljoin(self._public_url, html.unescape(found[1]))
 
     def consent(self, url: str) -> Answer:
         """The page opened, its link followed to the end."""

@@ -1,6 +1,7 @@
 """The deployment, on this machine: what `sam build` builds, run by the emulator."""
 
 import asyncio
+import base64
 import fcntl
 import functools
 import hashlib
@@ -33,6 +34,7 @@ REGION = "us-east-1"
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
 SIGNED = {"Authorization": f"AWS4-HMAC-SHA256 Credential=test/20260101/{REGION}/execute-api/aws4_request"}
 START_SECONDS = 60.0
+ENCRYPTION_KEY = base64.b64encode(b"portico" * 4 + b"test").decode()
 KEPT_S = 24 * 3600.0
 NEVER = 24 * 3600.0
 T = TypeVar("T")
@@ -119,6 +121,8 @@ class Deployed(Process):
         code = self.directory / "functions"
         shutil.copytree(built() / "EdgeFunction", code)
         kept = {name: value for name, value in config.items() if name != "store"}
+        if (auth := config.get("auth", {})).get("mode") == "jwt":
+            kept["auth"] = {"encryption_key": "env:PORTICO_ENCRYPTION_KEY"} | auth
         (code / "portico.yaml").write_text(
             yaml.safe_dump(kept, sort_keys=False, allow_unicode=True), encoding="utf-8"
         )
@@ -171,4 +175,5 @@ class Deployed(Process):
 def _said_beside(config: Json) -> dict[str, str]:
     """What whoever deploys this configuration says beside it."""
     url = config.get("gateway", {}).get("public_url", "http://127.0.0.1:{port}")
-    return {"AuthMode": config.get("auth", {}).get("mode", "none"), "PublicBaseUrl": url}
+    mode = config.get("auth", {}).get("mode", "none")
+    return {"AuthMode": mode, "PublicBaseUrl": url, "EncryptionKey": ENCRYPTION_KEY}

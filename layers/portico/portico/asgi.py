@@ -45,7 +45,7 @@ from portico.router import names_unknown
 from portico.sessions import Session
 from portico.stores.base import Unavailable
 from portico.toolmetadata import preferred
-from portico.views import refused_to, seen_by
+from portico.views import heard_by, refused_to, seen_by
 
 CONTROL_PATHS: Final = frozenset({"/backends", "/openapi.json", "/docs"})
 NO_BATCHES: Final = Rejection(400, INVALID_REQUEST, "batches are part of 2025-03-26 only")
@@ -271,7 +271,8 @@ class Endpoint:
                 Rejection(406, INVALID_REQUEST, "Accept must list text/event-stream", id=message.id)
             )
         client.keep_alive("", self._broker.registry.limits.keepalive_s)
-        request = ModernRequest(message, client.headers, catalogue, envelope, client.owner)
+        hears = heard_by(client, self._broker.registry)
+        request = ModernRequest(message, client.headers, catalogue, envelope, client.owner, hears)
         decision = self._broker.decide_modern(request, client.repeated)
         if client.call is not None:
             client.call.decided(decision)

@@ -26,6 +26,16 @@ def allowing(access: Access, principal: Principal) -> Allows:
     return listed
 
 
+def hearing(access: Access, principal: Principal) -> Allows:
+    """What a modern subscription tells of: what a legacy client might subscribe to."""
+
+    def heard(target: Target) -> bool:
+        subscribing = replace(target, method="resources/subscribe")
+        return all(decide(access, principal, one).allowed for one in (target, subscribing))
+
+    return heard
+
+
 def denied(
     access: Access,
     principal: Principal,

@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 from portico.caller import RequestHeaders
-from portico.catalogue import Catalogue
+from portico.catalogue import Allows, Catalogue
 from portico.protocol.jsonrpc import Message
 from portico.protocol.modern import Envelope
 from portico.sessions import Session
@@ -28,6 +28,8 @@ class ModernRequest:
     envelope: Envelope
     owner: str = ""
     """Who is asking, where that is known."""
+    hears: Allows | None = None
+    """What it may be told of, which may be less than it sees; None: all that it sees."""
 
     @property
     def principal(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from portico.backends.remote import RemoteBackend
 from portico.carriers.leases import Lease, Leases
-from portico.catalogue import CHANGE_NOTICES, Catalogue
+from portico.catalogue import CHANGE_NOTICES, Catalogue, address_target
 from portico.errors import BackendBroken, BackendError, EraChanged
 from portico.hearing import hear, opened
 from portico.http1 import Exchange
@@ -31,7 +31,8 @@ MOST_NAMES: Final = 1000
 READY_S: Final = 2.0
 AGAIN_S: Final = 5.0
 """How soon a backend that would not be listened to is asked again."""
-PASSED_ON: Final = frozenset({"notifications/resources/updated", "notifications/tasks"})
+UPDATED: Final = "notifications/resources/updated"
+PASSED_ON: Final = frozenset({UPDATED, "notifications/tasks"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ async def wanted(request: ModernRequest, backends: Container[str], tasks: Tasks)
     for uri in dict.fromkeys(uris):
         owner = catalogue.owner(uri) or ""
         own = catalogue.capabilities.get(owner, {}).get("resources") or {}
-        if owner in backends and own.get("subscribe"):
+        if owner in backends and own.get("subscribe") and _hears(request, uri, owner):
             addresses.setdefault(owner, []).append(uri)
     owned: dict[str, list[str]] = {}
     for id_ in dict.fromkeys(ids):
@@ -83,6 +84,10 @@ async def wanted(request: ModernRequest, backends: Container[str], tasks: Tasks)
             owned.setdefault(owner, []).append(id_)
     lists = frozenset(name for name, key in LISTS.items() if said.get(key) is True)
     return Wanted(lists, addresses, owned)
+
+
+def _hears(request: ModernRequest, uri: object, backend: str) -> bool:
+    return request.hears is None or request.hears(address_target(str(uri), backend))
 
 
 def _is_names(items: Any) -> bool:
@@ -193,7 +198,7 @@ class Subscription:
             return await backend.subscribe(_named(uris, ids), await lines(backend, self._request.headers))
 
         async for frame in hear(opening, limit=self._limits.response_bytes, answered=ready.set):
-            await self._heard(jsonrpc.read_bytes(frame.data))
+            await self._heard(jsonrpc.read_bytes(frame.data), backend)
 
     async def _hear_legacy(self, backend: RemoteBackend, ready: asyncio.Event) -> None:
         """In a session of this subscription's own, for as long as it lasts."""
@@ -230,13 +235,16 @@ class Subscription:
             try:
                 await asyncio.wait({take, ear}, return_when=asyncio.FIRST_COMPLETED)
                 if take.done():
-                    await self._heard(take.result())
+                    await self._heard(take.result(), lease.backend)
             finally:
                 take.cancel()
         if not self._is_modern(lease.backend):
             await self._publication.next(self._limits.keepalive_s)
 
-    async def _heard(self, message: Any) -> None:
-        if isinstance(message, Message) and message.method in PASSED_ON:
+    async def _heard(self, message: Any, backend: RemoteBackend) -> None:
+        """A backend may tell of more than it was asked for: of what lies below an address, say."""
+        if not isinstance(message, Message) or message.method not in PASSED_ON:
+            return
+        if message.method != UPDATED or _hears(self._request, message.param("uri"), backend.name):
             params = {name: member.value for name, member in message.params.items() if name != "_meta"}
             await self._queue.put(self._note(message.method, params))

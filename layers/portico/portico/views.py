@@ -10,7 +10,7 @@ from authz.places import VIRTUAL_SERVER
 from portico.catalogue import Allows, Catalogue
 from portico.client import Client
 from portico.observability import Call
-from portico.permissions import allowing, denied
+from portico.permissions import allowing, denied, hearing
 from portico.protocol.jsonrpc import INVALID_REQUEST, Message, Rejection
 from portico.publication import Publication
 from portico.registry import Registry, VirtualServer
@@ -42,6 +42,12 @@ def refused_to(
     if call is not None:
         call.judged(target, refused, reason)
     return refused
+
+
+def heard_by(client: Client, registry: Registry) -> Allows | None:
+    """Of what it sees; a call is judged when it comes, a subscription lasts."""
+    access, principal = registry.access, client.principal
+    return None if access is None or principal is None else hearing(access, principal)
 
 
 def _server(client: Client, registry: Registry) -> VirtualServer | Rejection | None:

@@ -7,7 +7,7 @@ import logging
 import secrets
 from html import escape
 from typing import Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from portico.credentials.consents import START, Consents, Stopped
 from portico.credentials.registration import CALLBACK, DOCUMENT, document
@@ -61,7 +61,8 @@ class Pages:
         if browser and hmac.compare_digest(said.get("go", "").encode(), _proof(browser).encode()):
             return _away(await self._consents.begin(id_, browser))
         browser = browser or secrets.token_urlsafe(32)
-        onward = f"{START}?{urlencode({'id': id_, 'go': _proof(browser)})}"
+        before = urlsplit(gateway.public_url).path.rstrip("/")  # a stage's, say
+        onward = f"{before}{START}?{urlencode({'id': id_, 'go': _proof(browser)})}"
         scopes = f"<p>It asks for: {escape(', '.join(consent.scopes))}.</p>" if consent.scopes else ""
         body = (
             f"<p><b>{escape(gateway.title or gateway.name)}</b> needs your permission to act for you at the server "
@@ -70,7 +71,9 @@ class Pages:
             f'used this server.</p><p><a id="go" href="{escape(onward)}">Continue</a></p>'
         )
         secure = "; Secure" if gateway.public_url.startswith("https://") else ""
-        cookie = f"{COOKIE}={browser}; Path=/oauth/upstream; Max-Age=900; HttpOnly; SameSite=Lax{secure}"
+        cookie = (
+            f"{COOKIE}={browser}; Path={before}/oauth/upstream; Max-Age=900; HttpOnly; SameSite=Lax{secure}"
+        )
         return _page(200, "Permission needed", body, cookie)
 
     async def _back(self, said: dict[str, str], browser: str) -> Reply:
