@@ -9,13 +9,15 @@ import base64
 import contextlib
 import ctypes
 import mmap
-import multiprocessing
 import random
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from tests.filter.built import native
+from tests.support import ROOT
 
 CORPUS = Path(__file__).parent / "corpus"
 KINDS = ("body", "token", "keys", "config", "path", "values")
@@ -93,21 +95,26 @@ def run(library: str, seconds: float, seed: int, last: mmap.mmap) -> None:
 
 def fuzz(seconds: float, seed: int) -> tuple[str, bytes] | None:
     """What the other process died of: its kind, and the bytes."""
-    last = mmap.mmap(-1, MOST + 5)
-    library = str(native())
-    process = multiprocessing.get_context("fork").Process(target=run, args=(library, seconds, seed, last))
-    process.start()
-    process.join()
-    if process.exitcode == 0:
+    with tempfile.NamedTemporaryFile() as shared:
+        shared.truncate(MOST + 5)
+        command = [sys.executable, "-m", "tests.filter.fuzz", "--seconds", str(seconds), "--seed", str(seed)]
+        done = subprocess.run([*command, "--within", shared.name], cwd=ROOT, check=False)
+        last = Path(shared.name).read_bytes()
+    if done.returncode == 0:
         return None
-    return KINDS[last[0]], bytes(last[5 : 5 + int.from_bytes(last[1:5], "little")])
+    return KINDS[last[0]], last[5 : 5 + int.from_bytes(last[1:5], "little")]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
+    parser.add_argument("--within", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.within:
+        with Path(arguments.within).open("r+b") as shared:
+            run(str(native()), arguments.seconds, arguments.seed, mmap.mmap(shared.fileno(), 0))
+        return 0
     print(f"seed {arguments.seed}", flush=True)
     found = fuzz(arguments.seconds, arguments.seed)
     if found is None:
