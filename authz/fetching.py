@@ -1,6 +1,7 @@
 """Fetching what an issuer publishes: small, by GET, from declared addresses only, without redirects."""
 
 import asyncio
+import time
 from typing import Any, Final
 
 SECONDS: Final = 5.0
@@ -31,7 +32,7 @@ def _get(url: str) -> bytes:
     asked = request.Request(url, headers={"accept": "application/json"})  # noqa: S310 - is_fetchable
     try:
         with request.build_opener(NoRedirects).open(asked, timeout=SECONDS) as answer:
-            body: bytes = answer.read(MOST_BYTES + 1)
+            body = _read(answer)
     except error.HTTPError as refused:
         refused.close()
         raise Unfetched(f"the answer is {refused.code}") from None
@@ -39,4 +40,14 @@ def _get(url: str) -> bytes:
         raise Unfetched(str(problem)) from None
     if len(body) > MOST_BYTES:
         raise Unfetched(f"more than {MOST_BYTES} bytes")
+    return body
+
+
+def _read(answer: Any) -> bytes:
+    """Whoever sends a byte now and then keeps no thread for ever."""
+    body, until = b"", time.monotonic() + SECONDS
+    while len(body) <= MOST_BYTES and (piece := answer.read1(65_536)):
+        body += piece
+        if time.monotonic() > until:
+            raise Unfetched("no answer in time")
     return body

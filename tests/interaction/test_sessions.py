@@ -188,9 +188,10 @@ def test_nothing_is_done_without_a_session(portico, method):
     raw = json.dumps(body).encode()
     missing = client.post(raw)
     assert (missing.status, missing.error["message"]) == (400, "no session ID found")
-    unknown = client.post(raw, {"mcp-session-id": "6f1c3a52-0000-4000-8000-000000000000"})
-    assert unknown.status == 404
-    assert "result" not in unknown.message
+    for id_ in ("6f1c3a52-0000-4000-8000-000000000000", "x" * 3000):
+        unknown = client.post(raw, {"mcp-session-id": id_})
+        assert unknown.status == 404
+        assert "result" not in unknown.message
 
 
 def test_every_answer_in_a_session_names_it(portico):

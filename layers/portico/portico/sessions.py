@@ -18,6 +18,8 @@ NOTICE_S = 600.0
 """For how long a client may come for what it is to be told."""
 _KEPT = ("version", "client", "capabilities", "level", "subscriptions", "owner")
 MOST_FOUND = 10_000
+LONGEST_ID = 64
+"""Ours are shorter, and no store is asked for what cannot be one."""
 """Sessions kept in mind at a time."""
 
 
@@ -82,6 +84,8 @@ class Sessions:
 
     async def find(self, id_: str) -> Session | None:
         """The session and all its upstream sessions. Not read again while nothing in the store has changed."""
+        if len(id_) > LONGEST_ID:
+            return None
         stamp = self._store.stamp()
         if stamp is None:
             return await self._read(id_)
