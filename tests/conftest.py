@@ -29,11 +29,13 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "serve_only(reason): not with --place lambda, and why")
 
 
-def pytest_collection_modifyitems(items):
-    """What is about `portico serve` itself is skipped elsewhere, each test with its reason."""
+def pytest_collection_modifyitems(config, items):
+    """What is about `portico serve` itself is left to the run that is about it; each such test says why."""
     if Place.chosen == "serve":
         return
-    for item in items:
-        if mark := item.get_closest_marker("serve_only"):
-            (reason,) = mark.args
-            item.add_marker(pytest.mark.skip(reason=f"of `portico serve` only: {reason}"))
+    left = [item for item in items if item.get_closest_marker("serve_only")]
+    for item in left:
+        (reason,) = item.get_closest_marker("serve_only").args
+        assert reason
+    items[:] = [item for item in items if item not in left]
+    config.hook.pytest_deselected(items=left)

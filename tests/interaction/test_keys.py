@@ -9,7 +9,7 @@ import pytest
 
 from authz.keys import RETRY_S
 from tests.attacks.scene import BASE, Scene, request
-from tests.support import config, echo_server, eventually, gateway
+from tests.support import config, echo_server, eventually, gateway, reasons
 from tests.support.issuer import published
 
 MANY = 200
@@ -46,6 +46,7 @@ def at_once(scene, kid="rs256", meanwhile=lambda: None):
         return Counter(answers)
 
 
+@pytest.mark.serve_only(reasons.ITS_FILE)
 def test_a_change_of_the_rules_forgets_no_key_of_the_same_issuers(echo):
     """G1.72: else a change during an outage would lock everybody out."""
     with published(f"{BASE}/mcp") as issuer:

@@ -130,7 +130,15 @@ def direct(everything):
 
 @pytest.fixture(scope="module")
 def through(portico):
+    """Its stream is heard: on AWS another function has it, and knows of the server's session a little later."""
     client = person(portico.url)
+
+    def asked():
+        client.notify("notifications/roots/list_changed")
+        return client.listening.all("roots/list")
+
+    client.call("ev_echo", {"message": "hi"})
+    eventually(asked, 20)
     yield client
     client.listening.close()
 
@@ -252,7 +260,7 @@ def test_log_messages_come_in_the_level_that_was_asked_for(portico):
     client = person(portico.url)
     assert client.rpc("logging/setLevel", {"level": "debug"}).result == {}
     client.call("ev_toggle-simulated-logging")
-    told = client.listening.wait_for("notifications/message")
+    told = client.listening.wait_for("notifications/message", 15)  # it logs every five seconds
     assert told["params"]["level"] in {
         "debug",
         "info",
