@@ -32,8 +32,11 @@ def refused_to(
     client: Client, message: Message, registry: Registry, publication: Publication, call: Call | None
 ) -> Refusal | None:
     """What is not shown is unknown, and judged by its name as anything unknown is."""
-    access, principal, server = registry.access, client.principal, _server(client, registry)
-    if access is None or principal is None or message.kind != "request" or isinstance(server, Rejection):
+    access, principal = registry.access, client.principal
+    if access is None or principal is None or message.kind != "request":
+        return None
+    server = _server(client, registry)
+    if isinstance(server, Rejection):
         return None
     shown = _part(publication, server, _signed(client, registry))
     refused, reason, target = denied(
